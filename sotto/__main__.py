@@ -2,6 +2,6 @@
 
 import sys
 
-from sotto.cli import main
+from sotto_cli import main
 
 sys.exit(main())

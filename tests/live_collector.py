@@ -72,7 +72,7 @@ class LiveCollector:
         given = ["collect", "--plan", str(plan_file), "--port", "0", *options]
         if "--topic" not in options:
             given += ["--log", str(self.log)]
-        script = f"import sys\n{prelude}\nfrom sotto.cli import main\nsys.exit(main({given!r}))"
+        script = f"import sys\n{prelude}\nfrom sotto_cli import main\nsys.exit(main({given!r}))"
         self._output = folder / "output"
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(

@@ -27,9 +27,9 @@ from typing import cast
 import pytest
 from serving import counted, served, wait_until
 
+import sotto_cli
 from benchmarks.__main__ import BENCHMARKS
 from deploy.ports import free_ports
-from sotto import cli
 from sotto.design.spending import Levels, warnings
 from sotto.log.writer import now_ms
 from sotto.plan.compile import load_plan, parse_plan
@@ -51,7 +51,7 @@ BLOCK = re.compile(
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 #: A file or folder of the tree.
 NAMED = re.compile(
-    r"`((?:mechanisms|papers|sotto|clientsdk|pipelines|deploy|examples|benchmarks|tests|docs)/[\w./-]*)`"
+    r"`((?:mechanisms|papers|sotto|sotto_cli|clientsdk|pipelines|deploy|examples|benchmarks|tests|docs)/[\w./-]*)`"
 )
 
 
@@ -140,7 +140,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     # Commands that are not run are at least understood.
     for command in re.findall(r"^sotto (.+)$", text, re.MULTILINE):
         given = shlex.split(command.rstrip(" &"), comments=True)
-        assert "..." in given or cli._parsed(given).command == given[0]
+        assert "..." in given or sotto_cli._parsed(given).command == given[0]
 
 
 def test_the_glossary_is_sorted_and_short() -> None:
@@ -194,7 +194,7 @@ def _run_lines(
             assert process.stdout.readline(), f"{command} has ended"
             continue
         capture.readouterr()
-        status = cli.main(words)
+        status = sotto_cli.main(words)
         said = capture.readouterr()
         assert status == 0, f"{command}\n{said.out}{said.err}"
         printed += [line.rstrip() for line in said.out.splitlines()]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("mechanisms", "papers", "sotto", "clientsdk", "pipelines")
+PACKAGES = ("mechanisms", "papers", "sotto", "clientsdk", "pipelines", "sotto_cli")
 WITH_EXAMPLES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for package in PACKAGES

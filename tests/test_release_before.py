@@ -23,10 +23,10 @@ from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
 from sotto.errors import PlanError
 from sotto.log.writer import LogWriter
 from sotto.plan.compile import load_plan, parse_plan
+from sotto_cli import main
 
 #: Metrics whose text compiles to another mechanism than in 0.4.0, by plan, and why. Devices then
 #: do something else, so that the plan needs a new version.

@@ -27,6 +27,7 @@ COPY mechanisms /opt/sotto/mechanisms
 COPY sotto /opt/sotto/sotto
 COPY clientsdk /opt/sotto/clientsdk
 COPY pipelines /opt/sotto/pipelines
+COPY sotto_cli /opt/sotto/sotto_cli
 COPY deploy /opt/sotto/deploy
 
 # Linear algebra here is small: threads would only contend with each other.

@@ -15,6 +15,7 @@ COPY mechanisms /opt/sotto/mechanisms
 COPY sotto /opt/sotto/sotto
 COPY clientsdk /opt/sotto/clientsdk
 COPY pipelines /opt/sotto/pipelines
+COPY sotto_cli /opt/sotto/sotto_cli
 
 # Linear algebra here is small: threads would only contend with each other.
 ENV PATH=/opt/sotto/.venv/bin:$PATH PYTHONPATH=/opt/sotto PYTHONUNBUFFERED=1 OPENBLAS_NUM_THREADS=1

@@ -14,10 +14,10 @@ from pipelines.sinks.sql import Results
 from pipelines.sinks.tables import PERIODS, QUARANTINE
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
-from sotto.cli.replay.devices import AuditLine
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
+from sotto_cli.replay.devices import AuditLine
 
 from . import faults
 from .faults import Misbehaviour

@@ -21,11 +21,11 @@ from pipelines.bounded.run import aggregate
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results
 from pipelines.web.rendering import write_static_file
-from sotto.cli.replay.devices import Played
-from sotto.cli.replay.playback import Replay, write_audit
-from sotto.cli.replay.table import Columns, Recordings, read_recordings
 from sotto.errors import ParameterError
 from sotto.plan.compile import Plan, load_plan
+from sotto_cli.replay.devices import Played
+from sotto_cli.replay.playback import Replay, write_audit
+from sotto_cli.replay.table import Columns, Recordings, read_recordings
 
 from . import books, story
 from .collect import DAY, Collected, Row, decode_destinations, scores

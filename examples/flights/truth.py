@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from sotto.cli.replay.devices import AuditLine, Kept
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto_cli.replay.devices import AuditLine, Kept
 
 from .data import Flights
 from .faults import Misbehaviour

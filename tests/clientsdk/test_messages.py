@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import sotto_cli
 from clientsdk import (
     NO_LIFETIME_BOUND,
     Client,
@@ -40,7 +41,6 @@ from clientsdk import (
 )
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
-from sotto import cli
 from sotto.plan.compile import parse_plan
 
 TABLE = Path(__file__).with_name("messages.txt")
@@ -111,7 +111,7 @@ def commanded(words: str) -> Callable[[], object]:
     def run() -> None:
         Path("plan.yaml").write_text(PLAN)
         with redirect_stderr(io.StringIO()) as said:
-            assert cli.main(words.split()) == 2
+            assert sotto_cli.main(words.split()) == 2
         raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
 
     return run

@@ -25,11 +25,11 @@ from clientsdk.preview import meaning, preview_file
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
-from sotto.cli import main
 from sotto.errors import PublishError, StoreError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import Ceilings
 from sotto.wire.format import Row
+from sotto_cli import main
 
 METRICS = (
     metric("colour", "every", limit=2),

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 #: Of the tree; what comes out of them are both distributions.
 SOURCES = (
-    *("mechanisms", "sotto", "clientsdk", "pipelines"),
+    *("mechanisms", "sotto", "sotto_cli", "clientsdk", "pipelines"),
     *("pyproject.toml", "README.md", "LICENSE"),
 )
 DEVICE = ROOT / "deploy" / "device"

@@ -28,9 +28,9 @@ from deploy.kafka import settings as kafka_settings
 from pipelines.beam.submission import FLINK
 from pipelines.web.access import token_of
 from sotto import __version__
-from sotto.cli import _parsed
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import load_plan
+from sotto_cli import _parsed
 
 ROOT = Path(__file__).parent.parent.parent
 PROFILES = ("flink", "aggregate")

@@ -14,8 +14,8 @@ import yaml
 from programs import needed
 
 from deploy.images import node
-from sotto.cli import _parsed
 from sotto.plan.durations import parse_duration
+from sotto_cli import _parsed
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 DOCUMENTS = [

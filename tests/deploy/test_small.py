@@ -38,8 +38,8 @@ from deploy.ports import HOST, free_ports, require_free
 from examples.compose.__main__ import PLAN, send
 from pipelines.storage.directory import StateDirectory
 from sotto import __version__
-from sotto.cli import _parsed
 from sotto.plan.compile import load_plan
+from sotto_cli import _parsed
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = (ROOT / "docker-compose.small.yml").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import pytest
 
 from examples.flights.data import Flights, load_airports, load_flights, write_events
 from examples.flights.demo import PLAN
-from sotto.cli.replay.table import NO_DEVICE, Columns, read_recordings
 from sotto.plan.compile import load_plan
+from sotto_cli.replay.table import NO_DEVICE, Columns, read_recordings
 
 HOUR = 3_600_000
 

@@ -16,10 +16,10 @@ from examples.flights.recount import Reports, read_reports
 from examples.flights.theory import metric_errors
 from examples.flights.truth import KeptReports, Truth
 from mechanisms.testing import SeededSource
-from sotto.cli.replay.playback import Replay
-from sotto.cli.replay.table import Columns, read_recordings
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto_cli.replay.playback import Replay
+from sotto_cli.replay.table import Columns, read_recordings
 
 SEED = 20130101
 REPORTS = 20_000

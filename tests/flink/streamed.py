@@ -25,9 +25,9 @@ from pipelines.beam.plans import LOOK_SECONDS
 from pipelines.flink.rest import ENDED, Job
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
-from sotto.cli import main
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
+from sotto_cli import main
 
 #: How long anything may take on a machine that has much else to do, in seconds.
 PATIENCE = 600

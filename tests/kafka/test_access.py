@@ -14,10 +14,10 @@ from messages import message
 from yesterday import publish
 
 from clientsdk import Broker, KafkaPublisher
-from sotto.cli import main
 from sotto.errors import PublishError
 from sotto.kafka.producers import end_producer, make_producer
 from sotto.kafka.topics import ReportTopic
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -23,11 +23,11 @@ from deploy.kafka.broker import START_SECONDS, LocalBroker
 from deploy.ports import HOST, free_ports
 from deploy.process import start_seconds
 from examples.compose.__main__ import PLAN, send
-from sotto.cli import main
 from sotto.errors import BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import load_plan
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

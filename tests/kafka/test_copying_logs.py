@@ -8,9 +8,9 @@ import pytest
 from aggregated import aggregated, read_all
 
 from clientsdk.testing import small_plan
-from sotto.cli import main
 from sotto.log.writer import LogWriter
 from sotto.wire.format import decode_message
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

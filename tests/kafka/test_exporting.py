@@ -14,9 +14,9 @@ from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sinks.transfer import Transfer
 from pipelines.sources.kafka import KafkaTopics
-from sotto.cli import main
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import SinkTopic, Stay
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sotto.cli import main
 from sotto.kafka.topics import MAX_BATCH
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -29,10 +29,10 @@ from pipelines.sinks.sql import DocumentDatabase, ProjectionError, of_state
 from pipelines.sinks.transfer import Transfer, Transferred
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
 from sotto.errors import AggregationError, BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

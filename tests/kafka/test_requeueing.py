@@ -14,13 +14,13 @@ from mechanisms.frozen import replace
 from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic, Several
 from pipelines.sinks.quarantine import parse, quarantine_record
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

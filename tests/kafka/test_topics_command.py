@@ -7,9 +7,9 @@ from aggregated import admin, configure
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from sotto.cli import main
 from sotto.kafka.admin import connected
 from sotto.plan.durations import duration_text
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

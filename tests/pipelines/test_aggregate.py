@@ -23,11 +23,11 @@ from pipelines.bounded.run import RunResult
 from pipelines.sinks.sql import ProjectionError
 from pipelines.sinks.tables import ESTIMATES
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
-from sotto.cli.aggregate import follow
-from sotto.cli.estimates import table
 from sotto.errors import BrokerError
 from sotto.plan.compile import load_plan
+from sotto_cli import main
+from sotto_cli.aggregate import follow
+from sotto_cli.estimates import table
 
 pytestmark = pytest.mark.slow
 

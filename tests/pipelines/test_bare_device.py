@@ -64,7 +64,7 @@ def test_every_plan_is_chosen_for_compiled_and_checked(tmp_path):
     open_ += "ladder: [{epsilon: 3}]}\n"
     for name, text in {"named": named, "open": open_}.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-        script = "from sotto.cli import main\nsys.exit(main(['plan', 'check', sys.argv[1]]))"
+        script = "from sotto_cli import main\nsys.exit(main(['plan', 'check', sys.argv[1]]))"
         out = run(script, str(tmp_path / f"{name}.yaml"))
         assert "What the reports show:" in out
         assert ("Mechanisms that the plan left open:" in out) == (name == "open" or "late" in out)

@@ -9,13 +9,13 @@ import pytest
 from every_type import KINDS, every_plan, finite, fleet, logged
 from statistical import check_normal
 
+import sotto_cli
 from mechanisms.registry import REGISTRY, mechanisms_for
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.database import Database
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results, of_state
-from sotto import cli
 from sotto.plan.metric import TYPES
 
 pytestmark = pytest.mark.slow
@@ -108,7 +108,7 @@ def test_an_estimate_that_is_known_to_be_biased_has_no_interval_and_is_marked(st
     for row in found:
         if row.biased:
             assert (row.low, row.high, row.standard_error, row.detection_floor) == (None,) * 4
-    assert cli.main(["estimates", "--state", str(state)]) == 0
+    assert sotto_cli.main(["estimates", "--state", str(state)]) == 0
     printed = capsys.readouterr().out
     assert "biased (em)" in printed
     assert "biased (smoothed)" in printed

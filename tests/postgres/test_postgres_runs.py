@@ -19,8 +19,8 @@ from step_plans import plans
 from pipelines.bounded.run import aggregate
 from pipelines.sinks import tables
 from pipelines.sinks.sql import Results
-from sotto.cli import main
 from sotto.errors import AggregationError
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

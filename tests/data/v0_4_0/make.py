@@ -27,9 +27,9 @@ from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.directory import StateDirectory
-from sotto.cli.options import plans_of
 from sotto.log.writer import LogWriter
 from sotto.plan.compile import load_plan
+from sotto_cli.options import plans_of
 
 HERE = Path(__file__).parent
 DAY, HOUR = 86_400_000, 3_600_000

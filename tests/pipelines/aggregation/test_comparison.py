@@ -23,10 +23,10 @@ from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.sinks.documents import WindowDocument, parse, window_document
 from pipelines.sinks.sql import Projection, Results
-from sotto.cli import main
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
+from sotto_cli import main
 
 SEED = 12
 #: Arms are control, treatment and, in cells, none.

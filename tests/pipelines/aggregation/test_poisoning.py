@@ -19,7 +19,7 @@ from pipelines.web import rendering
 from pipelines.web.pages import METRIC
 from pipelines.web.snapshot import Snapshot
 from pipelines.web.views import MetricView
-from sotto.cli import main
+from sotto_cli import main
 
 METRICS = [metric.name for metric in attacks.plan().metrics]
 N = 20_000

@@ -42,13 +42,13 @@ from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import DocumentDatabase, Results, of_state
 from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, SinkTopic
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row
+from sotto_cli import main
 
 #: Of so few reports of bits, 20 or more are about the first one.
 SEED = 6

@@ -19,8 +19,8 @@ from streaming_logs import aggregated, outcome_of_run, records, small_plans, wri
 from pipelines.beam import PlansFolder, decoding
 from pipelines.beam.runners import Runner
 from pipelines.beam.submission import JobFolder, Log, lay_out
-from sotto.cli import main
 from sotto.errors import AggregationError
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

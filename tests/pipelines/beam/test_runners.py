@@ -19,9 +19,9 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded import job
 from pipelines.bounded.run import aggregate
 from pipelines.storage import files
-from sotto.cli import main
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError, ParameterError
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

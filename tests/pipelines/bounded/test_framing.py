@@ -38,11 +38,11 @@ from pipelines.aggregation.counts import WindowKey
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
 from pipelines.storage.ledger import period_totals
-from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import encode_message
 from sotto.wire.reasons import Reason
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -24,11 +24,11 @@ from pipelines.sinks.tables import WINDOWS
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
-from sotto.cli.aggregate import summary
 from sotto.errors import AggregationError, PlanError
 from sotto.log.reader import LogReader, Record, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
+from sotto_cli.aggregate import summary
 
 pytestmark = pytest.mark.slow
 

@@ -28,8 +28,8 @@ from live_collector import (
 from programs import needed
 
 from pipelines.collector.keys import drop_key, new_key
-from sotto.cli import main
 from sotto.wire.format import decode_message
+from sotto_cli import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from watched import samples, value, watched
 
-from sotto.cli import main
+from sotto_cli import main
 
 
 @pytest.fixture(scope="module")

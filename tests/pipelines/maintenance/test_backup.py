@@ -16,8 +16,8 @@ from pipelines.maintenance import backup as module
 from pipelines.maintenance.backup import backup, check, restore
 from pipelines.sinks.sql import Results
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
 from sotto.errors import AggregationError
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 from pipelines.flink.rest import Job, JobManager
 from pipelines.maintenance import checkpoints
 from pipelines.maintenance.checkpoints import KEEP
-from sotto.cli import main
+from sotto_cli import main
 
 NOW = 1_800_000_000_000
 OLD, LATER, RUNS, EMPTY = (letter * 32 for letter in "abcd")

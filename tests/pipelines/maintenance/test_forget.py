@@ -23,10 +23,10 @@ from pipelines.maintenance.forget import forget, held
 from pipelines.requeue.state import requeue
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.ledger import pseudonym_ledger
-from sotto.cli import main
 from sotto.errors import AggregationError, FormatError, ParameterError
 from sotto.wire.format import pseudonym_of
 from sotto.wire.reasons import Reason
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from step_plans import DAY, plans
 from pipelines.maintenance import retention
 from pipelines.maintenance.retention import Removable, retain
 from pipelines.storage.directory import StateDirectory
-from sotto.cli import main
 from sotto.errors import AggregationError, ParameterError
 from sotto.log.frames import FRAME, HEADER
 from sotto.log.reader import partitions, segments
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from report_logs import write
 from requeued import BOTH, FIRST_PLAN, LATE_PLAN, reports
 
 from pipelines.bounded.run import aggregate
-from sotto.cli import main
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def test_of_a_streaming_job_plans_are_given(capsys):
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown():
-    from sotto.cli.requeue import waiting_lines
+    from sotto_cli.requeue import waiting_lines
 
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
     lines = waiting_lines(waiting, {}, BOTH)

@@ -18,7 +18,7 @@ from stored_results import FIRST, project
 
 from pipelines.results.encode import WRITERS
 from pipelines.sinks.views import VIEW_SHARES, VIEWS
-from sotto.cli import main
+from sotto_cli import main
 
 
 @pytest.fixture

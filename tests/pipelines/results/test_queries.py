@@ -13,7 +13,7 @@ from documented_queries import DEVICES, comparable, queries
 from nbclient import NotebookClient
 
 from examples.notebooks.small_job import play
-from sotto.cli import main
+from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 

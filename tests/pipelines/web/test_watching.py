@@ -17,6 +17,7 @@ from moving_results import MovingResults
 from report_logs import append, honest, write
 from step_plans import DAY, plans
 
+import sotto_cli
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.watch import AlertWatch
 from pipelines.bounded import driver
@@ -33,7 +34,6 @@ from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from pipelines.web.snapshot import Snapshot
 from pipelines.web.watching import Disk, JobWatch
-from sotto import cli
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 
@@ -136,7 +136,7 @@ def test_results_that_are_old_are_said_to_be(job, capsys):
     watch.look()
     with ResultsReader(of_state(job / "state"), job / "state") as reader:
         file = rendering.static_file(Snapshot(reader, reader.revision(), job / "state"))
-    assert cli.main(["estimates", "--state", str(job / "state")]) == 0
+    assert sotto_cli.main(["estimates", "--state", str(job / "state")]) == 0
     for text in (ask(pages_of(job, watch), "/").text, file, capsys.readouterr().err):
         assert "The job has not looked for reports since" in text
         assert "their newest report came at" in text

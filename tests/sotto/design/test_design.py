@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from agreed_plans import PLAN_YAML
 
+import sotto_cli
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
-from sotto import cli
 from sotto.design.metric import Goal, Terms, design, in_panels
 from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
@@ -26,7 +26,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def run(capsys, *arguments):
-    status = cli.main(["design", *(str(argument) for argument in arguments)])
+    status = sotto_cli.main(["design", *(str(argument) for argument in arguments)])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
 
@@ -254,19 +254,21 @@ def test_the_command_trades_panels(capsys, tmp_path):
     path = tmp_path / "plan.yaml"
     path.write_text(PLAN_YAML)
     arguments = ["design", str(path), "--metric", "carrier", "--users", "10000"]
-    assert cli.main([*arguments, "--panels", "1,4,13"]) == 0
+    assert sotto_cli.main([*arguments, "--panels", "1,4,13"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "every period 52.2 496 1.28 40,000" in out
     assert "1/13 4.01 38.1 16.7 3,076" in out
-    assert cli.main([*arguments, "--panels", "1,4", "--format=json"]) == 0
+    assert sotto_cli.main([*arguments, "--panels", "1,4", "--format=json"]) == 0
     rows = json.loads(capsys.readouterr().out)["metrics"][0]["panels"]
     assert [row["panel"] for row in rows] == [1, 4]
     single = ["design", "--type", "boolean", "--epsilon", "2", "--lifetime", "2", "--panels", "52"]
-    assert cli.main([*single, "--period", "1d"]) == 0
+    assert sotto_cli.main([*single, "--period", "1d"]) == 0
     assert "1/52 7.02" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("panels", ["", "0", "1001", "4,x", "-1", "1/13"])
 def test_panels_that_are_none_are_refused(capsys, panels):
-    assert cli.main(["design", "--type", "boolean", "--epsilon", "1", f"--panels={panels}"]) == 2
+    assert (
+        sotto_cli.main(["design", "--type", "boolean", "--epsilon", "1", f"--panels={panels}"]) == 2
+    )
     assert "must be whole numbers in [1, 1000]" in capsys.readouterr().err

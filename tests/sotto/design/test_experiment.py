@@ -10,8 +10,8 @@ import pytest
 from agreed_plans import PLAN_YAML
 from statistical import check_binomial
 
+import sotto_cli
 from mechanisms.experiments import evidence
-from sotto import cli
 from sotto.design.experiment import Effect, arm_users
 from sotto.design.questions import question_of, question_of_metric
 from sotto.errors import ParameterError
@@ -94,11 +94,11 @@ def test_the_command_answers(capsys, tmp_path):
     text = PLAN_YAML.replace("metrics:", "experiment: {name: trial, arms: [a, b, c]}\nmetrics:")
     plan.write_text(text)
     options = ["design", str(plan), "--metric", "carrier", "--experiment", "10%:0.11"]
-    assert cli.main(options) == 0
+    assert sotto_cli.main(options) == 0
     printed = capsys.readouterr().out
     assert "to tell each of 2 arms of 0.11 from the first of 0.1; power 80 %, error 5 %" in printed
     assert "not randomized" in printed
-    assert cli.main([*options, "--arms", "2", "--power", "0.9", "--format=json"]) == 0
+    assert sotto_cli.main([*options, "--arms", "2", "--power", "0.9", "--format=json"]) == 0
     found = json.loads(capsys.readouterr().out)["metrics"][0]
     assert found["experiment"] == {
         "first": 0.1,
@@ -108,8 +108,11 @@ def test_the_command_answers(capsys, tmp_path):
         "arms": 2,
     }
     assert found["arms"][0]["level"] is None
-    assert cli.main(["design", "--type", "boolean", "--epsilon", "1", "--experiment", "10%"]) == 2
+    assert (
+        sotto_cli.main(["design", "--type", "boolean", "--epsilon", "1", "--experiment", "10%"])
+        == 2
+    )
     assert "must be two numbers, such as 10%:11% or 410:400" in capsys.readouterr().err
     strings = ["design", "--type", "string", "--epsilon", "1", "--candidates", "9"]
-    assert cli.main([*strings, "--experiment", "1%:2%"]) == 2
+    assert sotto_cli.main([*strings, "--experiment", "1%:2%"]) == 2
     assert "arms are not compared by rappor" in capsys.readouterr().err

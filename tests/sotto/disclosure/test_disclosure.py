@@ -11,10 +11,10 @@ import pytest
 
 from mechanisms.exact import MICRO
 from mechanisms.testing import SeededSource
-from sotto.cli import main
 from sotto.disclosure import facts, forms, texts
 from sotto.plan.checks import DATA_TYPES
 from sotto.plan.compile import parse_plan
+from sotto_cli import main
 from tests.statistical import check_binomial
 
 PLAN = """\

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sotto_cli
 from clientsdk import Client, MemoryPublisher
 from clientsdk.testing import SeededClient, reported
 from pipelines.collector.plans import Plans
-from sotto import cli
 from sotto.errors import PlanError
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
@@ -134,10 +134,12 @@ def test_all_levels_are_sent_within_little_more_than_a_minute(weekly):
 def test_the_command_writes_it_beside_the_plan(tmp_path, capsys):
     path = tmp_path / "plan.yaml"
     path.write_text(WEEKLY)
-    assert cli.main(["plan", "compile", "--development", str(path)]) == 0
+    assert sotto_cli.main(["plan", "compile", "--development", str(path)]) == 0
     fast = CompiledPlan.from_file(tmp_path / "plan.dev.json")
     assert capsys.readouterr().out.strip() == fast.fingerprint_hex
     assert not (tmp_path / "plan.json").exists()
-    assert cli.main(["plan", "compile", "--development", str(tmp_path / "plan.dev.json")]) == 2
+    assert (
+        sotto_cli.main(["plan", "compile", "--development", str(tmp_path / "plan.dev.json")]) == 2
+    )
     assert "development plan already" in capsys.readouterr().err
     assert json.loads(fast.to_json())["collector"].endswith(".invalid")

@@ -12,10 +12,10 @@ import pytest
 
 from clientsdk import Outcome
 from clientsdk.testing import SeededClient, small_plan
-from sotto.cli import main
 from sotto.errors import PlanError, ValueTypeError
 from sotto.plan.compile import parse_plan
 from sotto.plan.generate import identifier, module_text
+from sotto_cli import main
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sotto import cli
+import sotto_cli
 from sotto.plan.compile import parse_plan
 from sotto.plan.sampler import FORMAT, sampler_json
 
@@ -36,9 +36,9 @@ def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path, capsysbina
     plan = tmp_path / "plan.yaml"
     plan.write_text(TEXT)
     compiled = parse_plan(TEXT).compile()
-    assert cli.main(["plan", "sampler", str(plan)]) == 0
+    assert sotto_cli.main(["plan", "sampler", str(plan)]) == 0
     assert capsysbinary.readouterr().out == sampler_json(compiled)
-    assert cli.main(["plan", "sampler", str(plan), "-o", str(tmp_path / "sampler.json")]) == 0
+    assert sotto_cli.main(["plan", "sampler", str(plan), "-o", str(tmp_path / "sampler.json")]) == 0
     assert capsysbinary.readouterr().out.decode().strip() == compiled.fingerprint_hex
     document = json.loads((tmp_path / "sampler.json").read_bytes())
     assert (document["format"], document["fingerprint"]) == (FORMAT, compiled.fingerprint_hex)

@@ -1,0 +1,167 @@
+"""The ``sotto`` command: one subcommand a module, imported when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sotto.errors import ParameterError, SottoError, did_you_mean, install_hint
+from sotto.version import __version__
+from sotto_cli.exit_status import ExitStatus
+
+#: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
+#: and ``run(args)``, which returns the exit status.
+COMMANDS = (
+    "plan",
+    "replay",
+    "log",
+    "aggregate",
+    "requeue",
+    "retain",
+    "forget",
+    "backup",
+    "restore",
+    "estimates",
+    "export",
+    "ledger",
+    "preview",
+    "audit",
+    "design",
+    "topics",
+    "exporter",
+    "stream",
+    "sink",
+    "collect",
+    "serve",
+    "report",
+    "alerts",
+    "completion",
+)
+
+#: Those that are in :mod:`sotto_cli.upkeep`.
+_UPKEEP = ("retain", "forget", "backup", "restore")
+
+#: What a missing module is part of.
+_EXTRAS = {
+    "yaml": "plan",
+    "pydantic": "plan",
+    "kafka": "kafka",
+    "prometheus_client": "exporter",
+    "matplotlib": "plots",
+    "cryptography": "signatures",
+    "fastapi": "collector",
+    "uvicorn": "collector",
+    "jinja2": "web",
+    "shtab": "completion",
+}
+
+_DESCRIPTION = """\
+Telemetry sotto voce: devices randomize each value before they send it, again and again with less
+noise, and keep a ledger of what that cost; an aggregator counts, audits and estimates.
+"""
+
+_EPILOG = """\
+examples:
+  sotto plan check plan.yaml              what a plan collects, and what that costs
+  sotto plan compile plan.yaml            make the JSON that devices and aggregators read
+  sotto COMMAND --help                    more about one command
+
+Errors go to standard error and end with status 2; docs/operations.md lists all exit statuses.
+"""
+
+#: Options of the release before, and what they are called now.
+_RENAMED = {"--json": "--format json"}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors look like all others of this command."""
+
+    def error(self, message: str) -> NoReturn:
+        if not message.startswith("argument -"):
+            # For a wrong value of an option the error line is enough.
+            self.print_usage(sys.stderr)
+        wrong = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if wrong:
+            # Each release of Python lists them in another way.
+            known = re.findall(r"[\w-]+", wrong[3])
+            near = did_you_mean(wrong[2], known)
+            message = f"{wrong[1]}{wrong[2]!r} must be one of {', '.join(known)}{near}"
+        raise ParameterError(message.removeprefix("argument "))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, with the process's own arguments by default, and return its exit status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        parsed = _parsed(given)
+        status: int = parsed.run(parsed)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return ExitStatus.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output has gone; let the interpreter's own flush at exit not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitStatus.NO_READER
+    except (SottoError, OSError) as error:
+        return _failed(_words(error))
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(error.name or "", "pipelines")
+        if (error.name or "").split(".")[0] in ("sotto", "mechanisms", "clientsdk", "pipelines"):
+            raise
+        return _failed(f"{error.name} is not installed; {install_hint(extra)}")
+    return status
+
+
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments; options that are not Sotto's go to Beam, if the command runs a job."""
+    parser = command_parser(given)
+    parsed, rest = parser.parse_known_args(given)
+    if "beam" in parsed:
+        parsed.beam = [each for each in rest if each != "--"]
+    elif rest:
+        known = {f"--{name.replace('_', '-')}" for name in vars(parsed)}
+        now = _RENAMED.get(rest[0])
+        hint = f"; it is {now} now" if now else did_you_mean(rest[0].partition("=")[0], known)
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+    return parsed
+
+
+def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of all commands, or of the one alone that the arguments name."""
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="sotto", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    parser.add_argument("--version", action="version", version=f"sotto {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    wanted = given[0] if given else ""
+    for name in [wanted] if wanted in COMMANDS else COMMANDS:
+        folder = "sotto_cli.upkeep" if name in _UPKEEP else "sotto_cli"
+        module = importlib.import_module(f"{folder}.{name}")
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            epilog=module.EXAMPLES,
+            formatter_class=layout,
+        )
+        command.set_defaults(run=module.run)
+        module.add_arguments(command)
+    return parser
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return f"{place}{error.strerror}"
+    return str(error)
+
+
+def _failed(message: str) -> int:
+    sys.stdout.flush()
+    for line in message.splitlines() or [""]:
+        print(f"sotto: error: {line}", file=sys.stderr)
+    return ExitStatus.FAILED

@@ -1,0 +1,116 @@
+"""Audit mechanisms, or a plan: what is claimed, what is certified, and what an attack shows.
+
+Claimed is the nominal amount, certified the exact worst case, computed again from the thresholds
+that the sampler compares its random words with. Device and batch are lower bounds: two inputs are
+distinguished by whole chains, by somebody who knows the mechanism and the public coins and sees
+every level. Device attacks what devices send: recordings through the SDK's own client. Batch
+attacks the code that draws for many values at once, which no device runs. A fair secret bit decides
+which input a chain hides; the best distinguishing event is found on a fifth of the chains, and its
+right guesses among the others are bounded by the limit of Clopper and Pearson. Device's law follows
+every outcome of a device's sampler, and compares the law with the certified one.
+
+Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
+The status is 1 if a mechanism does not keep its word, and 0 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+from sotto_cli import options
+
+if TYPE_CHECKING:
+    from mechanisms.audit.claims import Auditor
+    from sotto_cli.audit.library import LibraryAudit
+    from sotto_cli.audit.plan import PlanAudit
+
+HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
+
+EXAMPLES = """\
+examples:
+  sotto audit
+      every mechanism of the library, and the claims of papers, in some two minutes
+  sotto audit --mechanism grr,oue --epsilon 0.5,1,2
+      two of them, as chains up to each of these amounts
+  sotto audit plan.yaml
+      what each metric really costs: a report at each level, a period, a lifetime
+  sotto audit plan.yaml --attack --format json
+      the same, every metric attacked, for a program to read
+
+An attacked amount above the certified one is no proof by itself: of bounds with a confidence of
+95 %, one in twenty may be too large by chance. The verdict is not that of a single bound: that any
+of them is wrong has a chance of one in a million.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(options.add, parser)
+    parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
+    parser.add_argument(
+        "--attack",
+        action=argparse.BooleanOptionalAction,
+        help="attack, or do not; left out, the library is attacked and a plan is not",
+    )
+    trials = "chains that the batch code draws of each of the two inputs with the largest loss"
+    add("--trials N", trials, 200_000, type=int)
+    recordings = "recordings that devices make of each of the two, fewer where they take long"
+    add("--recordings N", recordings, 10_000, type=int)
+    add("--confidence P", "of each attacked amount", 0.95, type=float)
+    amounts = (
+        "the amounts up to which the library's chains go; default 1, and for grr, sue and oue 0.5 "
+        "and 2 too"
+    )
+    add("--epsilon E,...", amounts, type=options.numbers)
+    add("--mechanism NAME,...", "of the library, only these and no papers' claims")
+    options.add_format(parser, "table", "json")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sotto_cli.audit.library import audit_library
+    from sotto_cli.audit.plan import audit_plan
+
+    audited: LibraryAudit | PlanAudit
+    if args.plan is None:
+        names = args.mechanism.split(",") if args.mechanism else None
+        auditor = _auditor(args, default=True)
+        audited = audit_library(auditor, args.epsilon, names, _progress(args))
+    elif args.epsilon or args.mechanism:
+        raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
+    else:
+        plan = options.load(args.plan).plan
+        audited = audit_plan(plan, _auditor(args, default=False), _progress(args))
+    print("\n".join(audited.json() if args.format == "json" else audited.text()))
+    return audited.status
+
+
+def _auditor(args: argparse.Namespace, default: bool) -> Auditor | None:
+    """Return what attacks, with the randomness of the system, or None."""
+    from mechanisms.audit.claims import Auditor
+    from mechanisms.randomness import SystemSource
+
+    if not 0 < args.confidence < 1:
+        raise ParameterError(f"--confidence must lie in (0, 1), not {args.confidence}")
+    if not 1000 <= args.trials <= 50_000_000:
+        raise ParameterError(f"--trials must lie in [1000, 50000000], not {args.trials}")
+    if not 1000 <= args.recordings <= 10_000_000:
+        raise ParameterError(f"--recordings must lie in [1000, 10000000], not {args.recordings}")
+    if not (default if args.attack is None else args.attack):
+        return None
+    return Auditor(SystemSource(), args.trials, args.recordings, args.confidence)
+
+
+def _progress(args: argparse.Namespace) -> Callable[[str], None]:
+    """Return what shows progress on one line of a terminal; an empty text ends it."""
+    if not sys.stderr.isatty():
+        return lambda text: None
+
+    def show(text: str) -> None:
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    return show

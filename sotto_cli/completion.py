@@ -1,0 +1,26 @@
+"""Print a script with which a shell completes the commands and options of ``sotto``."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "print a script that completes commands in a shell"
+
+EXAMPLES = """\
+examples:
+  sotto completion bash > ~/.local/share/bash-completion/completions/sotto
+  sotto completion zsh > ~/.zfunc/_sotto      with fpath+=~/.zfunc before compinit in ~/.zshrc
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def run(args: argparse.Namespace) -> int:
+    import shtab
+
+    from sotto_cli import command_parser
+
+    print(shtab.complete(command_parser(), args.shell))
+    return 0

@@ -1,0 +1,330 @@
+"""What ``sotto design`` prints and draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, TypeVar
+
+from mechanisms.exact import MICRO
+from mechanisms.planner.targets import MEASURES
+from sotto.design.spending import figure
+from sotto.plan.durations import duration_text
+from sotto_cli.format import columns, epsilon, number
+
+if TYPE_CHECKING:
+    from sotto.design.experiment import Effect
+    from sotto.design.metric import Design, Goal
+    from sotto.design.spending import Budget
+
+T = TypeVar("T")
+
+#: Points of a curve.
+_POINTS = 49
+#: What the errors of mechanisms are compared of, where that is not what stands above the table.
+_RANKED = {
+    "category": " of a share, for equal shares",
+    "boolean": " of a share, for equal shares",
+    "string": " of a share, for equal shares, as if candidates were categories known in advance",
+}
+#: Sentences are broken after so many characters.
+_WIDTH = 100
+_FRESH = "Relaxed beside fresh reports of the same total, each with its own best parameters:"
+
+
+def lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
+    """Return what was found as text, and why nothing can be said of some metrics."""
+    found: list[str] = []
+    for answer in answers:
+        found += [*_one(answer), ""]
+    for name, why in refused.items():
+        found += [*wrap(f"{name}: {why}.", _WIDTH), ""]
+    return [*found, *_budget(budget)]
+
+
+def _one(found: Design) -> list[str]:
+    question, goal, last = found.question, found.goal, found.levels[-1]
+    unit = f" ({question.unit})" if question.unit else ""
+    each = "" if question.per_user == 1 else f", {question.per_user:g} reports each in a window"
+    what = (
+        f"Precision of {found.what}{unit}, with {found.users:,} users{each}; assumed: {found.data}."
+    )
+    out = [
+        f"{question.name}: {question.kind}, {mechanism_text(question.spec)}",
+        *wrap(what, _WIDTH),
+        "",
+        *columns(
+            found.levels,
+            {
+                "level": lambda level: str(level.number),
+                "sent after": lambda level: _unless_none(level.after, duration_text),
+                "nominal": lambda level: epsilon(level.nominal),
+                "certified": lambda level: epsilon(level.certified),
+                "standard error": lambda level: number(level.error),
+                f"width of {100 * goal.confidence:g} %": lambda level: number(level.width),
+                "floor": lambda level: _unless_none(level.floor, number),
+                _users_for(goal): lambda level: _unless_none(level.needed, "{:,}".format),
+            },
+        ),
+    ]
+    if found.missed:
+        out += ["", _instead(found)]
+    if question.sent > 1:
+        out += ["", _FRESH]
+        out += columns(
+            found.steps,
+            {
+                "level": lambda step: str(step.level + 1),
+                "total": lambda step: epsilon(step.certified),
+                "relaxed": lambda step: number(step.relaxed),
+                "fresh": lambda step: "" if step.fresh is None else number(step.fresh),
+                "error of fresh over relaxed": lambda step: (
+                    "" if step.fresh is None else f"{step.fresh / step.relaxed:.2f}"
+                ),
+            },
+        )
+        out += ["", "One yes or no, relaxed beside noisy samples of a permanent response:"]
+        out += columns(
+            found.sampled,
+            {
+                "reports": lambda row: str(row.samples),
+                "total": lambda row: f"{row.epsilon:.3f}",
+                "relaxed": lambda row: number(row.relaxation**0.5),
+                "sampled": lambda row: number(row.noisy_sampling**0.5),
+                "error of sampled over relaxed": lambda row: (
+                    f"{(row.noisy_sampling / row.relaxation) ** 0.5:.2f}"
+                ),
+            },
+        )
+    if found.others:
+        ranked = _RANKED.get(question.kind, "")
+        out += ["", f"Mechanisms at the last level, by predicted error{ranked}:"]
+        out += columns(
+            found.others,
+            {
+                "mechanism": lambda other: mechanism_text(other.spec),
+                "error": lambda other: number(other.error),
+                "more than the best": lambda other: f"{100 * other.excess:.1f} %",
+                "bytes": lambda other: str(other.payload),
+            },
+        )
+    if found.segments:
+        out += ["", *_segment_lines(found)]
+    if found.panels:
+        out += ["", *_panel_lines(found)]
+    if found.effect is not None:
+        out += ["", *_arm_lines(found, found.effect)]
+    if goal.target is not None and (last.needed or 0) * question.per_user < 200:
+        out += ["", "Below 200 reports intervals are wider than this normal approximation."]
+    return out
+
+
+def _unless_none(value: T | None, shown: Callable[[T], str]) -> str | None:
+    return None if value is None else shown(value)
+
+
+def _users_for(goal: Goal) -> str:
+    return "" if goal.target is None else f"users for {goal.measure} {goal.target:g}"
+
+
+def _segment_lines(found: Design) -> list[str]:
+    """Return what each segment can show, the smallest and the largest one."""
+    return [
+        f"By segment, for {found.users:,} users, if all values of a segment are equally frequent:",
+        *columns(
+            found.segments,
+            {
+                "by": lambda row: row.of,
+                "rows": lambda row: str(row.slices),
+                "users in the smallest": lambda row: f"{row.fewest:,}",
+                "standard error": lambda row: number(row.largest_error),
+                "users in the largest": lambda row: f"{row.most:,}",
+                "its standard error": lambda row: number(row.least_error),
+            },
+        ),
+    ]
+
+
+def _panel_lines(found: Design) -> list[str]:
+    """Return what panels are worth: a table, and what its columns mean."""
+    return [
+        f"A device answers in one budget period of N; {found.users:,} users, the last level:",
+        *columns(
+            found.panels,
+            {
+                "panel": lambda row: f"1/{row.panel}" if row.panel > 1 else "every period",
+                "turns a year": lambda row: figure(row.turns),
+                "loss a year": lambda row: figure(row.yearly / MICRO),
+                "lasts years": lambda row: "" if row.years is None else figure(row.years),
+                "reports": lambda row: f"{row.reports:,}",
+                "standard error": lambda row: number(row.error),
+                "of all users": lambda row: number(row.of_all),
+                "split instead": lambda row: "" if row.split is None else number(row.split),
+                "floor": lambda row: _unless_none(row.floor, number),
+                _users_for(found.goal): lambda row: _unless_none(row.needed, "{:,}".format),
+            },
+        ),
+        "",
+        *wrap(
+            "'Of all users' adds that those who answered are a random part of them; the other "
+            "errors are of the truth of those who did. 'Split instead' is the error where the "
+            "same yearly loss is spread over all periods.",
+            _WIDTH,
+        ),
+    ]
+
+
+def _arm_lines(found: Design, effect: Effect) -> list[str]:
+    """Return how many users an experiment takes: a table, and what its columns mean."""
+    others = "an arm" if effect.arms == 2 else f"each of {effect.arms - 1} arms"
+    text = (
+        f"Users an arm to tell {others} of {effect.arm:g} from the first of {effect.first:g}; "
+        f"power {100 * effect.power:g} %, error {100 * effect.error:g} %:"
+    )
+    own = found.arms[-1].once_own
+    return [
+        *wrap(text, _WIDTH),
+        *columns(
+            found.arms,
+            {
+                "level": lambda row: "" if row.level is None else str(row.level),
+                "certified": lambda row: (
+                    "not randomized" if row.certified is None else epsilon(row.certified)
+                ),
+                "looking once": lambda row: f"{row.once:,}",
+                "every day, half by": lambda row: f"{row.half:,}",
+                f"{100 * effect.power:g} % by": lambda row: f"{row.always:,}",
+            },
+        ),
+        "",
+        *wrap(
+            "'Looking once', at the end, takes the first arm's variance for both; with each arm's "
+            f"own it is {own:,} at the last level. 'Every day' is by intervals that hold at all "
+            "looks together: by then they exclude zero in half of the experiments, and with the "
+            "power, or before. They count the last level alone; a level above it is shown as if it "
+            "were the last. A user counts with one report, and only if he takes part.",
+            _WIDTH,
+        ),
+    ]
+
+
+def mechanism_text(spec: Mapping[str, object]) -> str:
+    """Return a mechanism and its parameters.
+
+    >>> mechanism_text({"name": "hybrid", "points": 65, "missing": False})
+    'hybrid (points 65)'
+    """
+    shown = [
+        f"{key} {value}" for key, value in spec.items() if key != "name" and value is not False
+    ]
+    return f"{spec['name']} ({', '.join(shown)})" if shown else str(spec["name"])
+
+
+def _instead(found: Design) -> str:
+    """Return what would do, where the users miss the target."""
+    last, goal = found.levels[-1], found.goal
+    text = f"{found.users:,} users miss {goal.measure} {goal.target:g}: it takes {last.needed:,}"
+    return f"{text}, or epsilon {epsilon(found.enough)}." if found.enough else f"{text}."
+
+
+def _budget(budget: Budget) -> list[str]:
+    whole = "" if budget.period_length is None else " of the plan"
+    text = f"A period{whole} costs {epsilon(budget.period)}"
+    if budget.period_ceiling is not None:
+        text += f" of {epsilon(budget.period_ceiling)}"
+    if budget.permanent:
+        text += f", permanent responses {epsilon(budget.permanent)} once"
+    if budget.lifetime is not None and budget.periods is None:
+        text += f"; the lifetime's {epsilon(budget.lifetime)} are never used up"
+    elif budget.lifetime is not None and budget.periods is not None:
+        length = budget.period_length
+        lasts = "" if length is None else f" ({duration_text(budget.periods * length)})"
+        text += f"; the lifetime's {epsilon(budget.lifetime)} pay for {budget.periods:,} periods"
+        text += lasts
+    return [f"{text}. Amounts are epsilon."]
+
+
+def json_lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
+    """Return what was found as JSON; amounts are micro-epsilon, all else in the value's unit."""
+    document = {
+        "metrics": [_document(answer) for answer in answers],
+        "refused": dict(refused),
+        "budget": vars(budget),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
+
+
+def _document(found: Design) -> dict[str, object]:
+    question, goal = found.question, found.goal
+    return {
+        "name": question.name,
+        "type": question.kind,
+        "mechanism": dict(question.spec),
+        "estimate": found.what,
+        "assumed": found.data,
+        "unit": question.unit or None,
+        "users": found.users,
+        "reports_per_user": question.per_user,
+        "goal": {
+            "measure": goal.measure,
+            "target": goal.target,
+            "confidence": goal.confidence,
+            "reached": None if goal.target is None else not found.missed,
+            "epsilon": found.enough,
+        },
+        "levels": [vars(level) for level in found.levels],
+        "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
+        "panels": [vars(row) for row in found.panels],
+        "experiment": None if found.effect is None else vars(found.effect),
+        "arms": [vars(row) for row in found.arms],
+        "segments": [vars(row) for row in found.segments],
+        "noisy_sampling": [
+            {
+                "reports": row.samples,
+                "epsilon": row.epsilon,
+                "relaxed": row.relaxation**0.5,
+                "sampled": row.noisy_sampling**0.5,
+            }
+            for row in found.sampled
+        ],
+        "mechanisms": [{**vars(other), "spec": dict(other.spec)} for other in found.others],
+    }
+
+
+def plot(found: Design, path: Path) -> None:
+    """Draw what was asked against the number of users, a curve a level, into an SVG file."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    question, goal = found.question, found.goal
+    span = [found.users, *(level.needed for level in found.levels if level.needed is not None)]
+    low, high = max(min(span) / 10, 20.0), max(span) * 10.0
+    users = [low * (high / low) ** (place / (_POINTS - 1)) for place in range(_POINTS)]
+    figure = Figure(figsize=(7.6, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for index, micro in enumerate(question.ladder[: question.sent]):
+        precision = question.precision(index)
+        heights = [
+            precision.measure(goal.measure, question.reports(round(n)), goal.confidence)
+            for n in users
+        ]
+        shade = 1 - 0.6 * (1 - (index + 1) / question.sent)
+        axes.loglog(users, heights, color=(0.09, 0.34, 0.56, shade), label=f"ε {micro / MICRO:g}")
+    axes.axvline(found.users, color="0.5", linestyle="--", label=f"{found.users:,} users")
+    if goal.target is not None:
+        axes.axhline(goal.target, color="C3", linestyle="--", label=f"target: {goal.target:g}")
+        needed = [level.needed for level in found.levels if level.needed is not None]
+        axes.plot(needed, [goal.target] * len(needed), "o", color="C3")
+    measure = MEASURES[goal.measure]
+    measure += f" of {100 * goal.confidence:g} %" if goal.measure == "width" else ""
+    unit = question.unit or ("parts of one" if question.scale == 1 else "unit of the value")
+    axes.set(xlabel="users in a window", ylabel=f"{measure} ({unit})", xlim=(low, high))
+    axes.set_title(f"{question.name}: {measure} of {found.what} ({question.spec['name']})")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "sotto"}):
+        figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,0 +1,78 @@
+"""Write results to files for other tools: Parquet, CSV, Arrow or JSON.
+
+A file has one of the views that the database has for people: times are timestamps in UTC, privacy
+is in epsilon. docs/tables.md says what each column means; Parquet and Arrow files carry it, too.
+All files are of one moment, also while a job goes on; those of an earlier export are replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+from sotto_cli import options
+from sotto_cli.format import aligned
+
+if TYPE_CHECKING:
+    from pipelines.sinks.views import View
+
+HELP = "write results to files: Parquet, CSV, Arrow, JSON"
+
+EXAMPLES = """\
+examples:
+  sotto export --state build/state --out results
+      results/shares.parquet, results/means.parquet and so on, a file a view
+  sotto export --state build/state --table shares --out shares.parquet
+  sotto export --database postgresql+psycopg://localhost/sotto --format csv --out results
+
+  then, in Python:  pandas.read_parquet("results/shares.parquet")
+  and in DuckDB:    SELECT item, share FROM 'results/shares.parquet' WHERE metric = 'carrier'
+"""
+
+FORMATS = ("parquet", "csv", "arrow", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group(required=True)
+    options.add(place, "--state DIR", "of sotto aggregate")
+    options.add(place, "--database URL", "of sotto aggregate or sotto sink, where it has its own")
+    add = partial(options.add, parser)
+    options.add_format(parser, *FORMATS)
+    add("--out PATH", "the folder, or with --table the file", required=True, type=Path)
+    add("--table NAME", "only this view, such as shares; see docs/tables.md")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipelines.results.export import export
+    from pipelines.results.reader import ResultsReader
+
+    files = _files(args.out, args.table, args.format)
+    state, database = args.state, args.database
+    with ResultsReader.of_state(state) if database is None else ResultsReader(database) as reader:
+        # No folder is made where there are no results.
+        reader.revision()
+        for folder in {path.parent for path in files}:
+            folder.mkdir(parents=True, exist_ok=True)
+        written = export(reader, files, args.format)
+    cells = [
+        (str(path), f"{rows:,}", "row" if rows == 1 else "rows") for path, rows in written.items()
+    ]
+    print("\n".join(aligned(cells, [False, True, False])))
+    return 0
+
+
+def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:
+    """Return the files to write, each with its view."""
+    from pipelines.sinks.views import VIEWS
+
+    views = {view.name: view for view in VIEWS}
+    if table is None:
+        if out.is_file():
+            raise ParameterError(f"--out {out} is a file: give a folder, or --table")
+        return {out / f"{name}.{format}": view for name, view in views.items()}
+    if table not in views:
+        raise ParameterError(f"--table must be one of {', '.join(views)}; got {table!r}")
+    return {out / f"{table}.{format}" if out.is_dir() else out: views[table]}

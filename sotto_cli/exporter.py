@@ -1,0 +1,216 @@
+"""Serve the health of jobs, and their estimates, to Prometheus.
+
+The exporter reads what the job has left: the state directory, the database of results and, to
+know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
+started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
+sink writes, which has how far the job has read, and asks the broker how much more there is:
+--database, --topic and no --state; Flink says how its checkpoints are (--flink). One
+exporter serves several jobs, each in its time: every series has the label collector. A source that
+is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
+all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
+
+A scrape reads, waits at most --timeout, and is answered from the last reading otherwise, or
+while that is not older than --max-age. Estimates are those of every metric's newest window; where
+these make more than --max-series series of a collector, each metric's first ones are exposed, and
+sotto_estimates_omitted counts the others.
+
+No label comes from what a user did: labels are names in the plan, values of its domains, its
+candidates. But estimates are for whom they were collected: other addresses than the loopback
+one are served without encryption and to everyone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+from sotto.kafka import client_logs as clientlogs
+from sotto_cli import options
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from pipelines.exporter.health import Readers
+    from pipelines.exporter.lag import Watched
+    from sotto.kafka.topics import ReportTopic
+    from sotto.plan.compiled import CompiledPlan
+
+HELP = "serve the health of jobs, and their estimates, to Prometheus"
+
+PORT = 9469
+
+EXAMPLES = """\
+examples:
+  sotto exporter --state build/state --log build/log
+      http://127.0.0.1:9469/metrics, until interrupted
+  sotto exporter --state build/state --kafka localhost:9092 --topic reports-e1-p8
+      of a job that aggregates a topic
+  sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
+      where the job has a database of its own
+  sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
+      --kafka localhost:9092 --topic reports-e1-p8 --flink http://localhost:8081
+      of a streaming job, and of the sink that writes its estimates
+  sotto exporter --state a/state --log a/log --state b/state --log b/log
+      of several collectors
+  sotto exporter --state build/state --once
+      print what would be served
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(options.add, parser)
+    add("--state DIR", "of sotto aggregate; again for another collector's", [], action="append")
+    add("--database URL", "default: results.db in each state directory (SQLite)")
+    lag = "of sotto aggregate, for the lag"
+    where = parser.add_mutually_exclusive_group()
+    order = "; of several states each its own, in the same order"
+    options.add(where, "--log DIR", lag + order, [], action="append")
+    options.add_broker(where, lag, lag)
+    add("--topic NAME", "of sotto aggregate" + order, [], action="append")
+    plans = "of streaming jobs, for what their plans allow; runs leave theirs in --state"
+    add("--plan FILE", plans, [], action="append")
+    add("--flink URL", "of streaming jobs: Flink's job manager, for their checkpoints and restarts")
+    add("--alerts FILE", "alerts.json of sotto alerts or sotto serve", [], action="append")
+    add("--listen ADDRESS", "where to serve", "127.0.0.1")
+    add("--port N", "where to serve; 0 for any free one", PORT, type=options.whole(0, 65535))
+    most = "series of estimates at most, four an estimate"
+    add("--max-series N", most, 2000, type=options.whole(0))
+    add("--max-age DURATION", "how long a reading serves", "5s")
+    add("--timeout DURATION", "how long a scrape waits", "5s")
+    add("--once", "print the metrics and exit")
+
+
+def run(args: argparse.Namespace) -> int:
+    from prometheus_client import generate_latest
+
+    logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")
+    clientlogs.quiet()
+    registry = _registry(args)
+    if args.once:
+        sys.stdout.write(generate_latest(registry).decode())
+        return 0
+    return _serve(args.listen, args.port, registry)
+
+
+def _registry(args: argparse.Namespace) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry
+
+    from pipelines.exporter.alerts import KeptAlerts
+    from pipelines.exporter.health import Health
+
+    if not args.state and args.database is None:
+        raise ParameterError("--state or --database must name the job's")
+    if bool(args.topic) != bool(args.kafka or args.broker):
+        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
+    readers = _of_runs(args) if args.state else {"": _of_streams(args)}
+    registry = CollectorRegistry()
+    wait = None if args.once else args.timeout / 1000
+    registry.register(Health(readers, args.max_age / 1000, wait))
+    if args.alerts:
+        registry.register(KeptAlerts(args.alerts))
+    return registry
+
+
+def _of_runs(args: argparse.Namespace) -> dict[str, Readers]:
+    """Return what reads each state directory, its results, and what its job takes."""
+    from pipelines.exporter.database import Database
+    from pipelines.exporter.health import RunReaders
+    from pipelines.sinks.sql import of_state
+
+    if args.flink:
+        raise ParameterError("--flink is for streaming jobs, which have no --state")
+    if args.plan:
+        raise ParameterError("--plan is for streaming jobs: runs leave their plans in --state")
+    one = Database(args.database, args.max_series) if args.database else None
+    found: dict[str, Readers] = {}
+    for state, log in zip(args.state, _watched(args), strict=True):
+        database = one or Database(of_state(state), args.max_series)
+        shared = one is not None and len(args.state) > 1
+        found[str(state)] = RunReaders(state, database, log, shared).readings
+    return found
+
+
+def _watched(args: argparse.Namespace) -> Sequence[Watched | None]:
+    """Return what the job of each state directory takes, as far as that is said."""
+    from pipelines.exporter.lag import WatchedLog, WatchedTopics
+
+    number = len(args.state)
+    if args.log:
+        _check_pairs("--log", len(args.log), number)
+        return [WatchedLog(log) for log in args.log]
+    if not args.topic:
+        return [None] * number
+    from pipelines.sources.kafka import KafkaTopics
+
+    broker, topics = options.broker_of(args), _by_name(args)
+    _check_pairs("the name of --topic", len(topics), number)
+    return [WatchedTopics(KafkaTopics(broker, each)) for each in topics.values()]
+
+
+def _check_pairs(what: str, given: int, states: int) -> None:
+    if given != states:
+        raise ParameterError(
+            f"{what} must be given once for each --state, in the same order: "
+            f"got {given} for {states}"
+        )
+
+
+def _by_name(args: argparse.Namespace) -> dict[str, list[ReportTopic]]:
+    """Return the topics that ``--topic`` names: the epochs of each name."""
+    found: dict[str, list[ReportTopic]] = {}
+    for topic in options.topics_of(args.topic):
+        found.setdefault(topic.name, []).append(topic)
+    return found
+
+
+def _of_streams(args: argparse.Namespace) -> Readers:
+    """Return what reads the database of sinks, and the topics of their jobs."""
+    from pipelines.exporter.database import Database
+    from pipelines.exporter.engine import WatchedEngine
+    from pipelines.exporter.health import Stream, StreamReaders
+    from pipelines.exporter.lag import WatchedDocuments, WatchedStream
+    from sotto.kafka.topics import SinkTopic
+    from sotto.plan.registry import Registry
+
+    if args.log:
+        raise ParameterError("--log goes with --state: a streaming job reads --topic")
+    streams = []
+    if args.topic:
+        broker = options.broker_of(args)
+        for name, topics in _by_name(args).items():
+            estimates = SinkTopic(name, "estimates")
+            documents = WatchedDocuments(broker, estimates)
+            streams.append(Stream(str(estimates), WatchedStream(broker, topics), documents))
+    engine = WatchedEngine(args.flink) if args.flink else None
+    plans: dict[str, list[CompiledPlan]] = {}
+    for plan in options.plans_of(args.plan)[0]:
+        plans.setdefault(plan.collector, []).append(plan)
+    registries = {collector: Registry(each) for collector, each in plans.items()}
+    database = Database(args.database, args.max_series)
+    return StreamReaders(database, streams, registries, engine).readings
+
+
+def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
+    from prometheus_client import start_http_server
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        server, thread = start_http_server(port, address, registry)
+    except OSError as error:
+        raise ParameterError(f"--listen {address} --port {port}: {error.strerror}") from error
+    host = f"[{address}]" if ":" in address else address
+    print(f"http://{host}:{server.server_port}/metrics", flush=True)
+    stopped.wait()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    return 0

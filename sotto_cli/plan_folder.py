@@ -1,0 +1,96 @@
+"""A folder of plan files that is read again before each run of ``sotto aggregate``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import BrokerError, PlanError
+from sotto.plan.development import is_development
+from sotto.plan.folder import PlanFileFolder
+from sotto_cli import options
+
+if TYPE_CHECKING:
+    from pipelines.storage.plans import StoredPlans
+    from sotto.plan.compiled import CompiledPlan
+    from sotto.plan.registry import Registry
+
+
+class PlanFolder:
+    """The plans of a folder, if one is given, that can be used beside those of a state directory.
+
+    A file that cannot be used is left out, with one warning for each reason. ``check`` is called
+    with a registry: it raises BrokerError if what is read cannot be used with its plans, one with a
+    longer horizon than a topic's retention for example. Such a plan is left out.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        stored: StoredPlans,
+        check: Callable[[Registry], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._folder = None if path is None else PlanFileFolder(path, warn)
+        self._stored = stored
+        self._check_source = check
+
+    def added_to(
+        self,
+        plans: Sequence[CompiledPlan],
+        candidates: Mapping[bytes, Mapping[str, Sequence[str]]],
+    ) -> tuple[list[CompiledPlan], dict[bytes, Mapping[str, Sequence[str]]]]:
+        """Return plans and candidates that are given, with those of the folder behind them.
+
+        Raises AggregationError if a plan of the state directory is damaged, BrokerError if the
+        source cannot be used, whatever the folder has.
+        """
+        whole, strings = list(plans), dict(candidates)
+        if self._folder is None:
+            return whole, strings
+        for path, plan, found in self._loaded(self._folder):
+            try:
+                self._check(plan, whole)
+            except (PlanError, ImportError, _UnsuitableError) as error:
+                self._folder.leave_out(path, error)
+                continue
+            self._folder.accept(path)
+            whole.append(plan)
+            strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **found}
+        return whole, strings
+
+    def _loaded(
+        self, folder: PlanFileFolder
+    ) -> list[tuple[Path, CompiledPlan, Mapping[str, Sequence[str]]]]:
+        """Return the plans that can be read: development plans last, which are written beside the
+        real ones and are of another collector.
+        """
+        loaded = []
+        for path in folder.files():
+            try:
+                plan, found, _ = options.load(path)
+            except (PlanError, UnicodeError, OSError, ImportError) as error:
+                folder.leave_out(path, error)
+                continue
+            loaded.append((path, plan, found))
+        return sorted(loaded, key=lambda each: is_development(each[1]))
+
+    def _check(self, plan: CompiledPlan, before: Sequence[CompiledPlan]) -> None:
+        """Return if a plan can be used beside those before it."""
+        kept = self._stored.load_all()
+        registry, _ = self._stored.with_given([*before, plan], {})
+        registry.require_signatures()
+        known = {each.fingerprint for each in (*kept, *before)}
+        if not known or plan.fingerprint in known:
+            return
+        try:
+            self._check_source(registry)
+        except BrokerError as error:
+            # The source may be out of reach: then the error is not about this plan.
+            self._check_source(self._stored.with_given(before, {})[0])
+            raise _UnsuitableError(str(error)) from error
+
+
+class _UnsuitableError(Exception):
+    """The source cannot be used with a plan."""

@@ -1,0 +1,136 @@
+"""What a cell says: a time, a number, a truth value, or why it says none of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from typing import Final
+
+from sotto.errors import ParameterError, ValueTypeError
+from sotto.plan.checks import MAX_TIME
+from sotto.plan.compiled import CompiledMetric
+from sotto.plan.durations import parse_time
+from sotto_cli.replay.columns import is_text
+
+#: Milliseconds in the units that whole numbers may be times in.
+TIME_UNITS = {
+    "s": Decimal(1000),
+    "ms": Decimal(1),
+    "us": Decimal("0.001"),
+    "ns": Decimal("0.000001"),
+}
+#: From the year 1 to 9999, in milliseconds since the epoch.
+_TIMES = range(-62_135_596_800_000, MAX_TIME)
+_NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]*)?([eE][0-9]{1,2})?")
+_OFFSET = re.compile(r"([zZ]|[+-][0-9]{2}(:?[0-9]{2}){0,2})")
+_TRUE = frozenset({"true", "t", "yes", "y", "1"})
+_FALSE = frozenset({"false", "f", "no", "n", "0"})
+
+
+class Cell(Enum):
+    """What a cell is when it is no value."""
+
+    WRONG_TYPE = "wrong type"
+    NOT_TEXT = "bytes that are no UTF-8 text"
+
+
+WRONG_TYPE: Final = Cell.WRONG_TYPE
+NOT_TEXT: Final = Cell.NOT_TEXT
+Parser = Callable[[object], object]
+
+
+def parsed(cell: object, nulls: frozenset[str], parse: Parser) -> object:
+    """Return what a cell says; None if it is empty or one of ``nulls``."""
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, str):
+        if cell in nulls:
+            return None
+        if not is_text(cell):
+            return NOT_TEXT
+    return parse(cell)
+
+
+def time_parser(unit: str) -> Parser:
+    """Return what makes a cell milliseconds since the epoch: ISO 8601, or a number of units."""
+    scale = TIME_UNITS[unit]
+
+    def parse(cell: object) -> object:
+        number = _numeral(cell)
+        try:
+            if number is None:
+                time = parse_time(cell)
+            elif not number.is_finite():
+                return None if number.is_nan() else WRONG_TYPE
+            else:
+                time = math.floor(number * scale)
+        except ParameterError:
+            return WRONG_TYPE
+        return time if time in _TIMES else WRONG_TYPE
+
+    return parse
+
+
+def _numeral(cell: object) -> Decimal | None:
+    """Return the number that a cell is, None if it is something else."""
+    if isinstance(cell, bool):
+        return None
+    if isinstance(cell, str):
+        return Decimal(cell) if _NUMBER.fullmatch(cell := cell.strip()) else None
+    return Decimal(cell) if isinstance(cell, int | float | Decimal) else None
+
+
+def has_offset(cell: object) -> bool | None:
+    """Whether a time has an offset from UTC; None if it is written in another way."""
+    if not isinstance(cell, str) or _numeral(cell) is not None:
+        return None
+    time = re.split(r"[T ]", cell.strip(), maxsplit=1)[1:]
+    return bool(time and _OFFSET.search(time[0]))
+
+
+def value_parser(metric: CompiledMetric) -> Parser:
+    """Return what makes a cell a value of a metric, or ``WRONG_TYPE``.
+
+    Text becomes what the type says; a value that a Parquet file has typed stays as it is, and
+    the plan says whether it fits. A cell of a vector has its numbers one after another, between
+    blanks, commas or semicolons.
+    """
+    if metric.type == "number" or (metric.type == "ordinal" and metric.range is not None):
+        of_text: Callable[[str], object] = _number
+    else:
+        parsers = {"boolean": _boolean, "survey": _boolean, "vector": _vector}
+        of_text = parsers.get(metric.type, str)
+
+    def parse(cell: object) -> object:
+        value = of_text(cell) if isinstance(cell, str) else cell
+        if value is WRONG_TYPE:
+            return WRONG_TYPE
+        try:
+            metric.encode(value)
+        except ValueTypeError:
+            return WRONG_TYPE
+        return value
+
+    return parse
+
+
+def _number(text: str) -> object:
+    try:
+        number = float(text)
+    except ValueError:
+        return WRONG_TYPE
+    # Python's float also takes digits grouped by underscores, and "nan".
+    return number if math.isfinite(number) and "_" not in text else WRONG_TYPE
+
+
+def _boolean(text: str) -> object:
+    word = text.strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else WRONG_TYPE
+
+
+def _vector(text: str) -> object:
+    numbers = tuple(map(_number, text.replace(",", " ").replace(";", " ").split()))
+    return WRONG_TYPE if WRONG_TYPE in numbers else numbers

@@ -1,0 +1,382 @@
+"""Plays recordings back: one device after another, each with the real SDK and a simulated clock.
+
+A device lives through its own rows in time order. Between them it wakes to send, once in each
+slot of ``send_every``, whenever something is due, and after its last row its clock runs on until
+every level is delivered. What it sends goes through a :class:`Network` to the log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from clientsdk import NO_LIFETIME_BOUND, Client, Settings, draws
+from mechanisms.digests import sha256
+from mechanisms.randomness import Source, SystemSource
+from mechanisms.testing import SeededSource
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import GROUP, HEADER, ROW, decode_message
+from sotto_cli.replay.cells import Cell
+from sotto_cli.replay.device import Device
+from sotto_cli.replay.table import Recordings
+
+if TYPE_CHECKING:
+    from mechanisms.base import Mechanism
+
+DAY = 86_400_000
+EMPTY_CELL = "empty cell"
+BUFFER_BYTES = 64 << 20
+#: What a buffered message costs beside its bytes: a tuple, an integer and an object header.
+_OVERHEAD = 160
+#: Of every device, whatever the environment says but for the three variables about privacy.
+SETTINGS = Settings(background=False)
+
+
+class Network(Protocol):
+    """What lies between devices and log, for simulations that plant faults."""
+
+    def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
+        """Return what arrives of a message sent at ``sent`` (ms): append times and bytes."""
+        ...
+
+
+class Faithful:
+    """Delivers every message, once, when it is sent."""
+
+    def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
+        """Return the message as it is."""
+        return ((sent, message),)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When devices answer and send."""
+
+    #: Milliseconds. In each slot of this length a device wakes at most once, at a moment drawn anew
+    #: for each slot, so that times of arrival do not distinguish devices.
+    send_every: int = DAY
+    #: Nothing happens from this time (ms) on; None: until everything is delivered.
+    until: int | None = None
+    #: Whether devices answer in every period, whatever the plan's panels.
+    every_period: bool = False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which row's value a metric's chain was made of: for simulations, never written to a log.
+
+    Of a constant metric that is the same row in every period. A top item's chain is made of all
+    rows of a period, and is left out.
+    """
+
+    device: int
+    metric: str
+    period: int
+    row: int
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """One device's ledger for one budget period, in micro-epsilon."""
+
+    device: int
+    period: int
+    #: Hexadecimal, as seen in what was sent; empty if nothing was.
+    pseudonym: str
+    spent: int
+    reserved: int
+
+
+@dataclass
+class Played:
+    """What came of a fleet, or of a part of it; parts add up with :meth:`merge`."""
+
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    audit: list[AuditLine] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    unsent: int = 0
+    messages: int = 0
+    written: int = 0
+    networks: list[Network] = field(default_factory=list)
+
+    def merge(self, other: Played) -> None:
+        """Add another part."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+class Witness:
+    """Passes draws on to a mechanism and remembers the chain id of the last one.
+
+    A chain id in a message shows that its value was kept, and the draw shows from which row: the
+    SDK itself never reveals which value stays in a reservoir. Only a simulation may look.
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self._mechanism = mechanism
+        self.chain: bytes | None = None
+
+    def draw(
+        self, symbol: object, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw as the mechanism does."""
+        self.chain = chain
+        return self._mechanism.draw(symbol, chain, pseudonym, source)
+
+    def draw_last(self, symbol: object, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
+        """Draw as the mechanism does."""
+        self.chain = chain
+        return self._mechanism.draw_last(symbol, chain, pseudonym, source)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._mechanism, name)
+
+
+class SortedLog:
+    """Messages that come in any order, as partitions of a log that are each sorted by append time.
+
+    A full buffer, of so many bytes of memory, becomes a partition of its own, ``<prefix>-0000`` and
+    so on; the reader merges partitions by append time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sotto.log.writer import LogReader, partitions
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with SortedLog(Path(directory), "devices") as log:
+    ...         log.add(9, b"later")
+    ...         log.add(5, b"sooner")
+    ...     reader = LogReader(partitions(directory)[0])
+    ...     print([(r.append, r.body) for r in reader.records(0, reader.end())])
+    [(5, b'sooner'), (9, b'later')]
+    """
+
+    def __init__(self, directory: Path, prefix: str, buffer_bytes: int = BUFFER_BYTES) -> None:
+        #: Messages taken, and their bytes.
+        self.messages = self.written = 0
+        self._directory, self._prefix, self._limit = directory, prefix, buffer_bytes
+        self._buffer: list[tuple[int, bytes]] = []
+        self._held = self._partitions = 0
+
+    def add(self, append: int, message: bytes) -> None:
+        """Take one message with its append time in milliseconds."""
+        self._buffer.append((append, message))
+        self._held += len(message) + _OVERHEAD
+        self.messages += 1
+        self.written += len(message)
+        if self._held > self._limit:
+            self.spill()
+
+    def spill(self) -> None:
+        """Write the buffered messages as a partition; raises PublishError if the log takes none."""
+        if not self._buffer:
+            return
+        self._buffer.sort(key=itemgetter(0))
+        name = f"{self._prefix}-{self._partitions:04d}"
+        with LogWriter(self._directory, name) as writer:
+            writer.append_all(self._buffer)
+        self._partitions += 1
+        self._held = 0
+        self._buffer.clear()
+
+    def __enter__(self) -> SortedLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self.spill()
+
+
+class Clock:
+    """A device's clock, moved by the simulation."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now / 1000
+
+
+class DevicePublisher:
+    """A device's publisher: through the network to the log."""
+
+    def __init__(
+        self, device: int, clock: Clock, network: Network, log: SortedLog, period: int
+    ) -> None:
+        self._device, self._clock, self._network = device, clock, network
+        self._log, self._period = log, period
+        #: By budget period, hexadecimal, as seen in what was sent.
+        self.pseudonyms: dict[int, str] = {}
+        #: Metric and row of each chain that was drawn and has not been sent.
+        self.drawn: dict[bytes, tuple[str, int]] = {}
+        #: By the number of a constant metric: its name, and the row of which its response is.
+        self.permanent: dict[int, tuple[str, int]] = {}
+        #: Metric, period and row of each chain that was sent.
+        self.kept: list[tuple[str, int, int]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Send one message at the time of the device's clock."""
+        _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + GROUP.size)
+        period = event // self._period
+        self.pseudonyms[period] = pseudonym.hex()
+        if self.drawn or self.permanent:
+            for group in decode_message(message).groups:
+                for row in group.rows:
+                    self._note(group.metric, row.chain, period)
+        for append, arrived in self._network.carry(self._device, self._clock.now, message):
+            self._log.add(append, arrived)
+
+    def _note(self, metric: int, chain: bytes, period: int) -> None:
+        """Note of which row a chain that is sent was made."""
+        if chain in self.drawn:
+            name, row = self.drawn.pop(chain)
+            self.kept.append((name, period, row))
+        elif metric in self.permanent:
+            name, row = self.permanent[metric]
+            if (name, period, row) not in self.kept:
+                self.kept.append((name, period, row))
+
+    def close(self) -> None:
+        """Nothing to close: the log is the fleet's."""
+
+
+class Fleet:
+    """Plays devices back, one after another, into a log.
+
+    With ``witness`` it notes which row's value was kept, in :attr:`Played.kept`. With a ``seed``
+    what devices draw, and when they send, follows from that and from their numbers.
+    """
+
+    #: The client of each device.
+    device: ClassVar[type[Device]] = Device
+
+    def __init__(
+        self,
+        plan: CompiledPlan,
+        recordings: Recordings,
+        schedule: Schedule,
+        log: SortedLog,
+        network: Network,
+        witness: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        # Witnesses are put into a plan of their own: the caller's stays as it is.
+        self._plan = CompiledPlan.from_json(plan.to_json()) if witness else plan
+        self._recordings, self._schedule = recordings, schedule
+        self._log, self._network = log, network
+        self._seed = seed
+        #: When devices send, where that follows from a seed.
+        self._jitter: random.Random | None = None
+        #: Of what the next device draws.
+        self.source: Source = SystemSource()
+        self._times = recordings.time.tolist()
+        #: Of each metric what the rows have, and what remembers its draws.
+        self._columns = [
+            (each, recordings.values[each.name].tolist(), _witness(each) if witness else None)
+            for each in self._plan.metrics
+        ]
+        self.played = Played(networks=[network])
+
+    def play(self, device: int, number: int) -> None:
+        """Play back the rows of ``device``, known to network and audit as ``number``."""
+        start, end = self._recordings.starts[device : device + 2].tolist()
+        clock = Clock(self._times[start])
+        publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
+        self._begin_draws(number)
+        with self.device(
+            self._plan,
+            state=NO_LIFETIME_BOUND,
+            publisher=publisher,
+            clock=clock,
+            settings=SETTINGS,
+            source=self.source,
+        ) as client:
+            if self._schedule.every_period:
+                client.ignore_panels()
+            client.give_consent()
+            for entry in range(start, end):
+                now = self._times[entry]
+                if self._schedule.until is not None and now >= self._schedule.until:
+                    break
+                self._send(client, clock, now)
+                clock.now = now
+                self._record(client, publisher, entry)
+            self._send(client, clock, self._schedule.until)
+            ledger = client.ledger()
+        self.played.unsent += len(ledger.pending)
+        self.played.kept += [Kept(number, *kept) for kept in publisher.kept]
+        self.played.audit += [
+            AuditLine(
+                number,
+                period.number,
+                publisher.pseudonyms.get(period.number, ""),
+                period.spent,
+                period.reserved,
+            )
+            for period in ledger.periods
+        ]
+
+    def _begin_draws(self, number: int) -> None:
+        if self._seed is not None:
+            # Of each device its own, so that it does not matter which process plays it.
+            seed = f"{self._seed}/{number}".encode()
+            self.source = SeededSource(int.from_bytes(sha256(seed), "little"))
+            self._jitter = random.Random(seed)
+
+    def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
+        """Record the values of one row."""
+        recordings, played = self._recordings, self.played
+        if recordings.segments:
+            client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
+        for metric, values, witness in self._columns:
+            name, value = metric.name, values[entry]
+            if isinstance(value, Cell):
+                played.skipped[name, value.value] += 1
+                continue
+            if value is None and not metric.missing:
+                played.skipped[name, EMPTY_CELL] += 1
+                continue
+            played.outcomes[name, client.record(name, value)] += 1
+            if witness is not None and witness.chain is not None:
+                kept = (name, int(recordings.row[entry]))
+                if metric.kind == "constant":
+                    publisher.permanent[metric.index] = kept
+                else:
+                    publisher.drawn[witness.chain] = kept
+                witness.chain = None
+
+    def _send(self, client: Client, clock: Clock, until: int | None) -> None:
+        """Wake and send whatever falls due before ``until``."""
+        while (due := client.next_due()) is not None:
+            wake = self._wake(max(due, clock.now))
+            if until is not None and wake >= until:
+                return
+            clock.now = wake
+            result = client.flush()
+            if result.error is not None:
+                raise result.error
+
+    def _wake(self, due: int) -> int:
+        """Return a random moment of the first slot in which something is due, not before it."""
+        every = self._schedule.send_every
+        end = due - due % every + every
+        if self._jitter is None:
+            return due + draws.below(self.source, end - due)
+        return self._jitter.randrange(due, end)
+
+
+def _witness(metric: CompiledMetric) -> Witness | None:
+    """Put a witness in front of a metric's mechanism; of a top item there is none."""
+    if metric.type == "top_item":
+        return None
+    witness = Witness(metric.mechanism)
+    # The attribute is computed once and then kept in the instance, where it can be replaced.
+    vars(metric)["mechanism"] = witness
+    return witness

@@ -1,0 +1,40 @@
+"""Write results as one HTML file: the pages of sotto serve, one below the other.
+
+The file fetches nothing and has no script, so that it can be sent and kept. Every metric is shown
+in its newest window that is not withheld, beside all of its windows. --public leaves out what is
+not meant for the public: what was rejected, what pseudonyms have spent, and how the job is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from sotto_cli import options
+from sotto_cli.serve import add_results, reader_of
+
+HELP = "write results as one HTML file"
+
+EXAMPLES = """\
+examples:
+  sotto report --state build/state --out report.html
+      what sotto serve --state build/state shows
+  sotto report --state build/state --public --out public/index.html
+      estimates and plans alone
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_results(parser)
+    add = partial(options.add, parser)
+    add("--out FILE", "the file to write; one that is there is replaced", required=True)
+    add("--public", "show only what is meant for the public")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipelines.web.rendering import write_static_file
+
+    options.quiet_libraries()
+    write_static_file(reader_of(args), args.out, args.state, public=args.public)
+    print(args.out)
+    return 0

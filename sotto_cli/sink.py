@@ -1,0 +1,104 @@
+"""Write a topic of estimates to a database.
+
+Aggregation runs (sotto aggregate --publish) and streaming jobs publish what they estimate to a
+compacted topic, such as reports-estimates. This writes it to SQLite or PostgreSQL: the tables that
+sotto estimates, sotto exporter and SQL clients read. How far the topic is written is kept in the
+database, in the same transactions: the command may be killed at any moment, and goes on when it is
+started again. One sink writes to a database.
+
+A newer revision replaces an older one, never the other way round. Records that are no documents
+are counted and left. The results are those of one job, the first in the topic; another
+job's documents are counted, and come in their place with --replace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto.errors import BrokerError
+from sotto_cli import options
+
+if TYPE_CHECKING:
+    from pipelines.sinks.transfer import Transfer, Transferred
+
+HELP = "write a topic of estimates to a database"
+
+EXAMPLES = """\
+examples:
+  sotto sink --topic reports-estimates --kafka localhost:9092 --database sqlite:///results.db
+      take all there is, and end
+  sotto sink --topic reports-estimates --broker client.json \\
+      --database postgresql+psycopg://sotto@db.example/sotto --follow
+      go on until interrupted; the password is best in PGPASSFILE
+  sotto sink ... --replace
+      the topic was made again, or the job began anew: forget what the database holds
+
+client.json is what sotto topics takes. PostgreSQL needs pip install 'sottovoce-tools[postgres]'.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(options.add, parser)
+    options.add_broker(parser.add_mutually_exclusive_group(required=True))
+    add("--topic NAME", "a topic of estimates, by its full name", required=True)
+    add("--database URL", "sqlite:///FILE or postgresql+psycopg://…", required=True)
+    add("--follow", "go on with what comes, until interrupted")
+    add("--every DURATION", "how often to look", "1s")
+    other = "put another topic's or job's results in the place of those in the database"
+    add("--replace", other)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipelines.sinks.sql import DocumentDatabase
+    from pipelines.sinks.transfer import Transfer
+    from sotto.kafka.topics import SinkTopic
+
+    topic = SinkTopic.parse(args.topic)
+    broker = options.broker_of(args)
+    with (
+        options.stopping() as stopped,
+        DocumentDatabase(args.database) as database,
+        Transfer(broker, topic, database, replace=args.replace) as sink,
+    ):
+        if args.follow:
+            _follow(sink, stopped, args.every / 1000)
+            return 0
+        print("\n".join(summary(sink.run(stopped.is_set))))
+        return 130 if stopped.is_set() else 0
+
+
+def _follow(sink: Transfer, stopped: threading.Event, seconds: float) -> None:
+    from pipelines.sinks.sql import ProjectionError
+
+    begun = False
+    while not stopped.is_set():
+        try:
+            done = sink.run(stopped.is_set)
+        except (ProjectionError, BrokerError) as error:
+            # A broker or database that cannot be used at the start is for a person to put right.
+            if not begun:
+                raise
+            print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
+        else:
+            if done.records or done.lost or not begun:
+                print("\n".join(summary(done)), flush=True)
+            begun = True
+        stopped.wait(seconds)
+
+
+def summary(done: Transferred) -> list[str]:
+    """Return what taking a topic came to, in lines."""
+    applied = done.applied
+    numbers = {
+        "no newer than what is there": applied.stale,
+        "of another job, left; --replace takes the newest job's": applied.others,
+        "that are no documents": done.poison,
+        "that the database cannot store": applied.refused,
+        "deleted by the broker before they were taken": done.lost,
+    }
+    lines = [f"{done.records:,} records, {applied.written:,} documents written"]
+    return lines + [f"{number:>9,}  {what}" for what, number in numbers.items() if number]

@@ -1,0 +1,105 @@
+"""Forget pseudonyms that a person hands in from his device.
+
+The device shows the pseudonyms that it still has: sotto ledger app.db --full, or the pseudonym of
+each period of client.ledger() in an app. Once everything of a period is sent, the device has
+erased its pseudonym, and nobody can say any more which one was his.
+
+What counted of a pseudonym in budget periods that are open is taken back, as if it had never
+reported: from the state, the counts, the results, and the bytes in quarantine. Later reports of it
+are rejected as 'forgotten', by number, until all of them would be late. A keyed hash stays in the
+state until then, and nothing else.
+
+It stays, and cannot be taken out here:
+  closed budget periods: only sums are left of them
+  the log, or the topic of reports: until segments or records are removed by age
+  what has been published to a topic of quarantine, until its retention is over
+  backups: sotto restore forgets it again, by a keyed hash in STATE.forgotten, a file beside the
+  state directory; keep that file as long as backups
+A streaming job has its state in the runner's checkpoints, where nothing can be taken out: its
+reports go when their budget period is closed.
+
+Who hands in a pseudonym shows which reports were his, for as long as you keep the request. Read
+pseudonyms from a file or a pipe: command lines are seen by others on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from clientsdk.wording import day
+from sotto.errors import ParameterError
+from sotto_cli import options
+from sotto_cli.format import table
+
+if TYPE_CHECKING:
+    from pipelines.maintenance.forget import Held
+
+HELP = "forget pseudonyms that a person hands in"
+
+EXAMPLES = """\
+examples:
+  sotto forget --state build/state --dry-run --file request.txt
+      what there is of each; changes nothing
+  sotto forget --state build/state --file - < request.txt
+  sotto forget --state build/state --file request.txt --database postgresql+psycopg://db/sotto
+
+Killed at any moment, it is finished by the next sotto forget, or sotto aggregate.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(options.add, parser)
+    add("--state DIR", "of sotto aggregate", required=True)
+    parser.add_argument(
+        "--file",
+        metavar="FILE",
+        required=True,
+        help="pseudonyms, 32 hexadecimal digits a line; - for standard input",
+    )
+    add("--database URL", "as of sotto aggregate")
+    add("--dry-run", "print what there is of each, and change nothing")
+    add("--wait DURATION", "how long to wait for a run that is under way", "60s")
+
+
+def run(args: argparse.Namespace) -> int:
+    names = _read(args.file)
+    options.quiet_libraries()
+    from pipelines.maintenance.forget import forget, held
+
+    if args.dry_run:
+        print("\n".join(lines(held(args.state, names))))
+        return 0
+    before = held(args.state, names)
+    generation = forget(args.state, names, args.database, wait=args.wait / 1000)
+    print("\n".join(lines(before)))
+    print(f"forgotten as of generation {generation}")
+    print("they stay in the log or topic, in backups, and as sums of closed periods")
+    return 0
+
+
+def _read(file: str) -> list[str]:
+    if file == "-":
+        given = sys.stdin.read()
+    else:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            given = opened.read()
+    names = given.split()
+    if not names:
+        raise ParameterError("--file has no pseudonym in it")
+    return names
+
+
+def lines(found: Mapping[str, Held]) -> list[str]:
+    """Return what a state directory has of pseudonyms, in lines, with their first 8 digits."""
+    rows = []
+    for name, held in found.items():
+        periods = ", ".join(f"{day(each.period_start)}" for each in held.ledgers)
+        counted = sum(line.counted is not None for each in held.ledgers for line in each.chains)
+        remark = "forgotten already" if held.forgotten else "" if held.ledgers else "nothing open"
+        rows.append((name[:8], periods or remark, f"{counted:,}", f"{held.quarantined:,}"))
+    head = ["pseudonym", "period from", "reports that count", "in quarantine"]
+    return table(head, rows)

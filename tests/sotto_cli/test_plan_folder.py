@@ -1,0 +1,152 @@
+"""A folder of plan files: what cannot be used is left out, and is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clientsdk.testing import small_plan
+from mechanisms.frozen import replace
+from pipelines.sources.log import EmbeddedLog
+from pipelines.storage.plans import StoredPlans
+from sotto.errors import BrokerError, ParameterError
+from sotto.plan.compiled import CompiledPlan, canonical
+from sotto.plan.development import development_plan
+from sotto_cli.plan_folder import PlanFolder
+
+FIRST = small_plan()
+SECOND = replace(FIRST, version=FIRST.version + 1)
+
+
+def with_grace(plan, grace):
+    """Return a plan as one that takes reports for longer, or less long."""
+    return CompiledPlan.from_json(canonical({**plan.document(), "grace": grace}))
+
+
+CONTRADICTORY = with_grace(FIRST, FIRST.grace // 2)
+LONGER = with_grace(SECOND, 2 * FIRST.grace)
+
+
+class OneHorizon(EmbeddedLog):
+    """A source that plans of longer horizons than the first one's cannot be used with."""
+
+    reachable = True
+
+    def open(self, registry):
+        if not self.reachable:
+            raise BrokerError("nobody answers")
+        if registry.horizon > FIRST.horizon:
+            raise BrokerError("retention is too short")
+
+
+Look = Callable[[], list[CompiledPlan]]
+
+
+@pytest.fixture
+def source(tmp_path):
+    return OneHorizon(tmp_path / "log")
+
+
+@pytest.fixture
+def warnings():
+    return []
+
+
+@pytest.fixture
+def look(tmp_path, source, warnings):
+    """Looks at the folder ``plans`` beside a state directory that has the first plan."""
+    (tmp_path / "plans").mkdir()
+    stored = StoredPlans(tmp_path / "stored")
+    (tmp_path / "stored").mkdir()
+    stored.keep([FIRST], {})
+    folder = PlanFolder(tmp_path / "plans", stored, source.open, warnings.append)
+    return lambda: folder.added_to([], {})[0]
+
+
+def put(tmp_path, name, content):
+    path = tmp_path / "plans" / name
+    path.write_bytes(content if isinstance(content, bytes) else content.to_json())
+    return path
+
+
+def test_files_are_found_when_they_are_put_there(tmp_path, look, warnings):
+    assert look() == []
+    put(tmp_path, "second.json", SECOND)
+    put(tmp_path, "notes.txt", b"no plan")
+    put(tmp_path, ".half.json", b"{")
+    assert look() == look() == [SECOND]
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "is not a compiled plan"),
+        (b"\xff\xfe", "is not a compiled plan"),
+        (CONTRADICTORY, "has two fingerprints"),
+        (replace(SECOND, collector="another.example"), "collector 'another.example' must be"),
+        (LONGER, "retention is too short"),
+    ],
+    ids=["cut", "bytes", "contradiction", "collector", "horizon"],
+)
+def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warnings, content, why):
+    put(tmp_path, "a.json", content)
+    put(tmp_path, "b.json", SECOND)
+    assert look() == look() == [SECOND]
+    (warning,) = warnings
+    assert warning.startswith(f"{tmp_path / 'plans' / 'a.json'} is left out: ")
+    assert why in warning
+
+
+def test_yaml_that_is_not_text_is_told(tmp_path, look, warnings):
+    put(tmp_path, "a.yaml", b"\xff\xfe\x00")
+    put(tmp_path, "b.yaml", b"metrics: [")
+    assert look() == []
+    named = [Path(warning.partition(" is left out")[0]).name for warning in warnings]
+    assert named == ["a.yaml", "b.yaml"]
+
+
+def test_a_file_that_is_mended_is_used_and_told_again_when_it_is_spoilt(tmp_path, look, warnings):
+    for content, found in ((b"{", []), (SECOND, [SECOND]), (b"{", [])):
+        put(tmp_path, "a.json", content)
+        assert look() == look() == found
+    assert len(warnings) == 2
+
+
+def test_of_two_files_that_contradict_each_other_the_first_is_used(tmp_path, look, warnings):
+    put(tmp_path, "a.json", SECOND)
+    put(tmp_path, "b.json", replace(CONTRADICTORY, version=SECOND.version))
+    assert look() == [SECOND]
+    assert "b.json is left out" in warnings[0]
+
+
+def test_a_source_out_of_reach_is_no_fault_of_a_plan(tmp_path, look, source, warnings):
+    put(tmp_path, "a.json", SECOND)
+    object.__setattr__(source, "reachable", False)
+    with pytest.raises(BrokerError, match="nobody answers"):
+        look()
+    object.__setattr__(source, "reachable", True)
+    assert look() == [SECOND]
+    assert warnings == []
+
+
+def test_a_folder_may_vanish_but_must_be_there_first(tmp_path, look, source, warnings):
+    (tmp_path / "plans").rmdir()
+    assert look() == look() == []
+    assert len(warnings) == 1
+    with pytest.raises(ParameterError, match="there is no such folder"):
+        PlanFolder(tmp_path / "plans", StoredPlans(tmp_path / "s"), source.open, warnings.append)
+
+
+def test_a_development_plan_beside_the_real_one_is_left_out(tmp_path, source, warnings):
+    """Its file comes first by name; a state directory that keeps it takes no real one."""
+    (tmp_path / "plans").mkdir()
+    put(tmp_path, "plan.dev.json", development_plan(FIRST))
+    put(tmp_path, "plan.json", FIRST)
+    stored = StoredPlans(tmp_path / "stored")
+    folder = PlanFolder(tmp_path / "plans", stored, source.open, warnings.append)
+    assert folder.added_to([], {})[0] == [FIRST]
+    (said,) = warnings
+    assert "plan.dev.json is left out" in said

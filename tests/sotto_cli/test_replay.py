@@ -1,0 +1,634 @@
+"""``sotto replay``: tables become devices, and what they send becomes a log.
+
+And what the devices' ledgers say of it, also of constant metrics and top items.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter, defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from plan_texts import plan_head
+
+from sotto.errors import FormatError, ParameterError
+from sotto.log.writer import LogReader, partitions
+from sotto.plan.compile import parse_plan
+from sotto.plan.durations import parse_time
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+from sotto.wire.format import decode_message
+from sotto_cli import main
+from sotto_cli.replay.devices import Schedule, SortedLog
+from sotto_cli.replay.playback import AUDIT_HEAD, Replay, write_audit
+from sotto_cli.replay.table import (
+    BAD_TIME,
+    NO_DEVICE,
+    NO_TIME,
+    RAGGED,
+    WRONG_TYPE,
+    Columns,
+    read_recordings,
+)
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+
+FRAME = plan_head("replayed", (33, 900))
+PLAN = f"""{FRAME}
+  colour:
+    type: category
+    domain: [red, blue]
+    outside: other
+    window: 7d
+    ladder: &ladder [{{epsilon: 1}}, {{epsilon: 2, after: 1d}}]
+  size:
+    type: number
+    range: [0, 10]
+    outside: clip
+    missing: true
+    window: 7d
+    repeat: {{once: reservoir}}
+    ladder: [{{epsilon: 1, after: 7d}}, {{epsilon: 2, after: 8d}}]
+  good: {{type: boolean, window: 7d, ladder: *ladder}}
+"""
+KINDS = f"""{FRAME}
+  model:
+    type: category
+    domain: [red, blue]
+    outside: other
+    window: 7d
+    mechanism: grr
+    repeat: {{constant: true}}
+    ladder: [{{epsilon: 1}}, {{epsilon: 2, after: 1d}}, {{epsilon: 3, after: 1d}}]
+  page:
+    type: top_item
+    domain: [home, search, cart]
+    outside: other
+    clip: 20
+    window: 7d
+    mechanism: permute_and_flip
+    ladder: [{{epsilon: 1}}, {{epsilon: 30, after: 1d}}]
+"""
+HEAD = "who,when,colour,size,good\n"
+#: A Thursday, when periods of seven days begin.
+START = parse_time("2013-01-03")
+
+
+@pytest.fixture
+def plan():
+    return parse_plan(PLAN).compile()
+
+
+@pytest.fixture
+def columns(plan):
+    return Columns.of_plan(plan, "who", "when")
+
+
+def table(devices, rows, every=9 * HOUR):
+    """Return a CSV in which each device records every nine hours, devices after one another."""
+    assert isinstance(START, int)
+    lines = [
+        f"device-{device},{START + row * every + device},"
+        f"{('red', 'blue', 'green')[row % 3]},{row % 11},{('yes', 'no')[row % 2]}\n"
+        for device in range(devices)
+        for row in range(rows)
+    ]
+    return HEAD + "".join(lines)
+
+
+def read(path, plan, text, columns):
+    path.write_text(text)
+    return read_recordings(path, plan, columns)
+
+
+def rows(log):
+    """All reports of a log: when each arrived, its metric, and what it says."""
+    return [
+        (append, run.metric, row)
+        for append, body in messages(log)
+        for run in decode_message(body).groups
+        for row in run.rows
+    ]
+
+
+def messages(log):
+    found = []
+    for lane in partitions(log):
+        reader = LogReader(lane)
+        found += [(record.append, record.body) for record in reader.records(0, reader.end())]
+    return sorted(found)
+
+
+class TestReading:
+    def test_rows_without_device_or_time_are_counted(self, tmp_path, plan, columns):
+        text = HEAD + (
+            "a,2013-01-03T01:00Z,red,1,yes\n"
+            ",2013-01-03T01:00Z,red,1,yes\n"
+            "b,,red,1,yes\n"
+            "b,tomorrow,red,1,yes\n"
+            "a,2013-01-03T00:00Z,blue,2,no\n"
+            "a,2013-01-03T00:00Z,blue\n"
+        )
+        found = read(tmp_path / "t.csv", plan, text, columns)
+        assert found.skipped == {NO_DEVICE: 1, NO_TIME: 1, BAD_TIME: 1, RAGGED: 1}
+        assert found.rows == 6
+        assert found.row.tolist() == [4, 0]
+        assert found.values["colour"].tolist() == ["blue", "red"]
+        assert found.values["size"].tolist() == [2.0, 1.0]
+        assert found.values["good"].tolist() == [False, True]
+
+    def test_cells(self, tmp_path, plan):
+        columns = Columns.of_plan(plan, "who", "when", nulls=["NA"])
+        text = HEAD + "".join(
+            f"a,2013-01-0{cells}\n" for cells in ("1,,,maybe", "2,NA,nan,1", "3,NA ,1_0,T")
+        )
+        found = read(tmp_path / "t.csv", plan, text, columns)
+        assert found.values["colour"].tolist() == [None, None, "NA "]
+        assert found.values["size"].tolist() == [None, WRONG_TYPE, WRONG_TYPE]
+        assert found.values["good"].tolist() == [WRONG_TYPE, True, True]
+
+    def test_devices_are_numbered_as_they_appear_and_sorted_by_time(self, tmp_path, plan, columns):
+        rows = ("z", 5), ("a", 9), ("z", 3), ("a", 2), ("m", 1)
+        text = HEAD + "".join(f"{who},{START + row},red,1,1\n" for who, row in rows)
+        found = read(tmp_path / "t.csv", plan, text, columns)
+        assert found.starts.tolist() == [0, 2, 4, 5]
+        assert found.row.tolist() == [2, 0, 3, 1, 4]
+        assert (found.time - START).tolist() == [3, 5, 2, 9, 1]
+
+    def test_gzip_and_parquet_read_like_csv(self, tmp_path, plan, columns):
+        text = table(3, 4)
+        plain = read(tmp_path / "t.csv", plan, text, columns)
+        packed = tmp_path / "t.csv.gz"
+        packed.write_bytes(gzip.compress(text.encode()))
+        typed = tmp_path / "t.parquet"
+        rows = [line.split(",") for line in text.splitlines()[1:]]
+        who, when, colour, size, good = zip(*rows, strict=True)
+        pq.write_table(
+            pa.table(
+                {
+                    "who": pa.array(who).dictionary_encode(),
+                    "when": pa.array([int(w) for w in when], pa.timestamp("ms", "UTC")),
+                    "colour": pa.array(colour),
+                    "size": pa.array([int(s) for s in size], pa.int8()),
+                    "good": pa.array([g == "yes" for g in good]),
+                    "unused": pa.array(who),
+                }
+            ),
+            typed,
+        )
+        for path in (packed, typed):
+            other = read_recordings(path, plan, columns)
+            assert (other.time == plain.time).all()
+            assert (other.starts == plain.starts).all()
+            for name, values in plain.values.items():
+                assert other.values[name].tolist() == values.tolist()
+
+    @pytest.mark.parametrize(
+        ("content", "name", "error", "says"),
+        [
+            ("who,when,colour,size\n", "t.csv", ParameterError, "no column 'good'.*'colour'"),
+            ("who,when,colour,size,good,who\n", "t.csv", ParameterError, "several.*'who'"),
+            ("", "t.csv", FormatError, "is empty"),
+            ("junk", "t.parquet", FormatError, "cannot be read"),
+            ("junk", "t.txt", ParameterError, "must end in"),
+        ],
+    )
+    def test_errors(self, tmp_path, plan, columns, content, name, error, says):
+        with pytest.raises(error, match=says):
+            read(tmp_path / name, plan, content, columns)
+
+    @pytest.mark.parametrize(
+        ("text", "time"),
+        [
+            ("1970-01-01", 0),
+            ("1970-01-02T01:00+01:00", DAY),
+            ("-5", -5),
+            ("1969-12-31 23:59:59.999", -1),
+            (17, 17),
+        ],
+    )
+    def test_times(self, text, time):
+        assert parse_time(text) == time
+
+    @pytest.mark.parametrize("text", ["", "5.0", "noon", "2013-13-01", 5.0, True, None])
+    def test_no_times(self, text):
+        with pytest.raises(ParameterError, match="a time must be such as"):
+            parse_time(text)
+
+
+class TestLanes:
+    def test_a_full_buffer_becomes_a_sorted_lane(self, tmp_path):
+        times = [(7 * i) % 101 for i in range(100)]
+        with SortedLog(tmp_path, "x", buffer_bytes=30 * 170) as log:
+            for number, time in enumerate(times):
+                log.add(time, b"%06d" % number)
+        written = partitions(tmp_path)
+        assert [lane.name for lane in written] == [f"x-{i:04d}" for i in range(len(written))]
+        assert len(written) > 3
+        for lane in written:
+            reader = LogReader(lane)
+            appends = [record.append for record in reader.records(0, reader.end())]
+            assert appends == sorted(appends)
+        assert messages(tmp_path) == sorted((t, b"%06d" % n) for n, t in enumerate(times))
+        assert (log.messages, log.written) == (100, 600)
+
+
+class TestSharing:
+    def test_every_device_goes_to_one_process(self, tmp_path, plan, columns):
+        text = HEAD + "".join(
+            f"{device},{START + row},red,1,1\n"
+            for device in range(9)
+            for row in range(1 + device**2)
+        )
+        found = read(tmp_path / "t.csv", plan, text, columns)
+        shares = found.deal(3)
+        assert sorted(np.concatenate(shares).tolist()) == list(range(9))
+        rows = [len(found.subset(share)) for share in shares]
+        assert sum(rows) == len(found)
+        assert max(rows) < 2 * min(rows)
+
+
+class Late:
+    """A network that brings every message an hour late, and twice."""
+
+    def carry(self, device, sent, message):
+        return [(sent + HOUR, message), (sent + 2 * HOUR, message)]
+
+
+class TestPlaying:
+    def test_every_level_is_delivered_in_time(self, tmp_path, plan, columns):
+        found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
+        played = Replay(tmp_path / "log", processes=1).run(plan, found)
+        assert played.unsent == 0
+        levels = defaultdict(set)
+        for append, body in messages(tmp_path / "log"):
+            message = decode_message(body)
+            assert len({row.pseudonym for run in message.groups for row in run.rows}) == 1
+            for run in message.groups:
+                delays = plan.metrics[run.metric].delays
+                for row in run.rows:
+                    levels[row.chain].add(row.level)
+                    due = row.event + delays[row.level] + HOUR
+                    assert due <= append < due + HOUR + DAY
+        assert set(map(len, levels.values())) == {2}
+        chains = sum(line.spent for line in played.audit) // 2_000_000
+        assert len(levels) == chains
+
+    def test_both_sides_of_the_devices_books(self, tmp_path, plan, columns):
+        found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
+        played = Replay(tmp_path / "log", processes=1).run(plan, found)
+        periods = {(int(t) - 0) // WEEK for t in found.time}
+        assert len(played.audit) == 3 * len(periods)
+        for line in played.audit:
+            assert line.spent == line.reserved == plan.cost
+        names = {row.pseudonym.hex() for _, _, row in rows(tmp_path / "log")}
+        assert names == {line.pseudonym for line in played.audit}
+        assert len(names) == len(played.audit)
+
+    def test_messages_are_signed_where_the_plan_says_so(self, tmp_path, columns):
+        plan = parse_plan(PLAN + "authentication: required\n").compile()
+        found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
+        played = Replay(tmp_path / "log", processes=1).run(plan, found)
+        sent = list(messages(tmp_path / "log"))
+        lengths = np.array([len(body) for _, body in sent])
+        decoded = decode(
+            b"".join(body for _, body in sent),
+            np.cumsum(lengths) - lengths,
+            lengths,
+            np.array([append for append, _ in sent]),
+            Registry([plan]),
+        )
+        assert decoded.rejects == []
+        names = {row.pseudonym.hex() for _, _, row in rows(tmp_path / "log")}
+        assert names == {line.pseudonym for line in played.audit}
+
+    def test_each_row_is_sent_in_the_segment_that_it_names(self, tmp_path):
+        plan = parse_plan(PLAN + "segments: {os: [linux, mac]}\n").compile()
+        columns = Columns.of_plan(plan, "who", "when", segments={"os": "system"})
+        path = tmp_path / "t.csv"
+        systems = b"linux", b"mac", b"beos", b"", b"\xff"
+        path.write_bytes(
+            b"who,when,colour,size,good,system\n"
+            + b"".join(b"a,%d,red,1,1,%b\n" % (START + i * WEEK, s) for i, s in enumerate(systems))
+        )
+        found = read_recordings(path, plan, columns)
+        assert [str(each) for each in found.problems] == [
+            "bytes that are no UTF-8 text in column 'system': line 6; such cells count as other"
+        ]
+        Replay(tmp_path / "log", processes=1).run(plan, found)
+        cells = {
+            (row.event - START) // WEEK: message.cell
+            for _, body in messages(tmp_path / "log")
+            for message in [decode_message(body)]
+            for group in message.groups
+            for row in group.rows
+        }
+        assert cells == {0: 0, 1: 1, 2: 2, 3: 2, 4: 2}
+
+    def test_the_witness_names_the_rows_that_stayed(self, tmp_path, plan, columns):
+        found = read(tmp_path / "t.csv", plan, table(40, 30), columns)
+        played = Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
+        time = dict(zip(found.row.tolist(), found.time.tolist(), strict=True))
+        by_key = {(k.metric, k.device, k.period): k.row for k in played.kept}
+        assert len(by_key) == len(played.kept)
+        first = {}
+        for device in range(found.devices):
+            for entry in range(found.starts[device], found.starts[device + 1]):
+                key = device, int(found.time[entry]) // WEEK
+                first.setdefault(key, int(found.row[entry]))
+        for metric in plan.metrics:
+            assert {key[1:] for key in by_key if key[0] == metric.name} == set(first)
+        for (metric, device, period), row in by_key.items():
+            if metric != "size":
+                assert row == first[device, period]
+            assert time[row] // WEEK == period
+        places = Counter(
+            row - first[device, period]
+            for (metric, device, period), row in by_key.items()
+            if metric == "size"
+        )
+        # Of eleven or more rows each is kept as often: one place alone less than once in 11**79.
+        assert len(places) > 1
+        sent = {(metric, row.chain): row.event for _, metric, row in rows(tmp_path / "log")}
+        for metric in plan.metrics:
+            events = Counter(event for (index, _), event in sent.items() if index == metric.index)
+            kept = Counter(
+                plan.truncate(time[k.row]) for k in played.kept if k.metric == metric.name
+            )
+            assert events == kept
+
+    def test_a_witness_leaves_the_plan_as_it_is(self, tmp_path, plan, columns):
+        found = read(tmp_path / "t.csv", plan, table(1, 3), columns)
+        before = [metric.mechanism for metric in plan.metrics]
+        Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
+        assert all(m.mechanism is old for m, old in zip(plan.metrics, before, strict=True))
+
+    def test_until_stops_all_clocks(self, tmp_path, plan, columns):
+        """Of each device the last report is early with probability 1/4, of all below 1e-11."""
+        found = read(tmp_path / "t.csv", plan, table(20, 25), columns)
+        assert isinstance(START, int)
+        stop = START + 8 * DAY
+        replay = Replay(tmp_path / "log", Schedule(until=stop), processes=1)
+        played = replay.run(plan, found)
+        appends = [append for append, _ in messages(tmp_path / "log")]
+        assert stop - 2 * DAY < max(appends) < stop
+        assert played.unsent > 0
+        assert played.outcomes["size", "accepted"] == int((found.time < stop).sum())
+
+    def test_cells_that_cannot_be_recorded_are_counted(self, tmp_path, plan, columns):
+        assert isinstance(START, int)
+        path = tmp_path / "t.parquet"
+        pq.write_table(
+            pa.table(
+                {
+                    "who": ["a"] * 4,
+                    "when": [START + i * WEEK for i in range(4)],
+                    "colour": pa.array([1, 2, None, 4]),
+                    "size": pa.array([None, 1.5, None, 2.5]),
+                    "good": pa.array([True, None, False, True]),
+                }
+            ),
+            path,
+        )
+        found = read_recordings(path, plan, columns)
+        played = Replay(tmp_path / "log", processes=1).run(plan, found)
+        assert played.skipped == {
+            ("colour", "wrong type"): 3,
+            ("colour", "empty cell"): 1,
+            ("good", "empty cell"): 1,
+        }
+        assert played.outcomes == {("size", "accepted"): 4, ("good", "accepted"): 3}
+
+    def test_networks_may_delay_and_repeat(self, tmp_path, plan, columns):
+        found = read(tmp_path / "t.csv", plan, table(2, 3), columns)
+        played = Replay(tmp_path / "log", processes=1, network=Late()).run(plan, found)
+        bodies = Counter(body for _, body in messages(tmp_path / "log"))
+        assert set(bodies.values()) == {2}
+        assert played.messages == 2 * len(bodies)
+
+    @pytest.mark.real_randomness
+    def test_two_processes(self, tmp_path, plan, columns):
+        found = read(tmp_path / "t.csv", plan, table(5, 20), columns)
+        finished = []
+        replay = Replay(tmp_path / "log", processes=2, witness=True, buffer_bytes=4000)
+        played = replay.run(plan, found, finished.append)
+        assert sum(finished) == 5 * 20
+        assert {p.name[:9] for p in partitions(tmp_path / "log")} == {"replay-00", "replay-01"}
+        # every draw: buffers of 4,000 bytes are too small for one each.
+        assert len(partitions(tmp_path / "log")) > 2
+        assert {line.device for line in played.audit} == set(range(5))
+        assert {kept.row for kept in played.kept if kept.metric == "colour"} >= {0, 20, 40, 60, 80}
+        assert played.unsent == 0
+        assert len(messages(tmp_path / "log")) == played.messages
+
+    @pytest.mark.real_randomness
+    def test_progress_that_comes_too_late_is_told_at_the_end(
+        self, tmp_path, plan, columns, monkeypatch
+    ):
+        monkeypatch.setattr("sotto_cli.replay.playback._report", lambda queue, progress: None)
+        found = read(tmp_path / "t.csv", plan, table(2, 3), columns)
+        finished = []
+        Replay(tmp_path / "log", processes=2).run(plan, found, finished.append)
+        assert finished == [6]
+
+    def test_nothing_true_and_no_name_is_written(self, tmp_path, plan, columns):
+        assert isinstance(START, int)
+        text = HEAD + "".join(f"Zaphod,{START + i},Magrathea,7.25,yes\n" for i in range(5))
+        found = read(tmp_path / "t.csv", plan, text, columns)
+        played = Replay(tmp_path / "log", processes=1).run(plan, found)
+        write_audit(tmp_path / "audit.csv", played.audit)
+        written = [*(tmp_path / "log").rglob("*.seg"), tmp_path / "audit.csv"]
+        assert len(written) == 2
+        for path in written:
+            content = path.read_bytes()
+            assert b"Zaphod" not in content
+            assert b"Magrathea" not in content
+
+
+DEVICES, ROWS = 25, 60
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return parse_plan(KINDS).compile()
+
+
+@pytest.fixture(scope="module")
+def recordings(kinds, tmp_path_factory):
+    """Each device names one page most of the time, another model each time; three weeks long."""
+    lines = [
+        f"device-{device},{START + row * 8 * HOUR},{('red', 'blue')[row % 2]},"
+        f"{('home', 'search', 'cart', 'elsewhere')[0 if row % 5 else device % 4]}\n"
+        for device in range(DEVICES)
+        for row in range(ROWS)
+    ]
+    path = tmp_path_factory.mktemp("kinds") / "table.csv"
+    text = "who,when,model,page\n" + "".join(lines)
+    return read(path, kinds, text, Columns.of_plan(kinds, "who", "when"))
+
+
+class TestConstantMetricsAndTopItems:
+    def play(self, kinds, recordings, log, until=None):
+        replay = Replay(log, Schedule(until=until), processes=1, witness=True)
+        return replay.run(kinds, recordings)
+
+    def test_what_devices_have_spent_is_what_can_be_counted(self, kinds, recordings, tmp_path):
+        played = self.play(kinds, recordings, tmp_path / "log")
+        newest = {}
+        for _, metric, row in rows(tmp_path / "log"):
+            cost = kinds.metrics[metric].mechanism.certified(row.level)
+            if cost > newest.get(row.chain, (b"", 0))[1]:
+                newest[row.chain] = (row.pseudonym, cost)
+        counted = defaultdict(int)
+        for pseudonym, cost in newest.values():
+            counted[pseudonym.hex()] += cost
+        assert counted == {line.pseudonym: line.spent for line in played.audit}
+        assert all(line.spent == line.reserved == kinds.cost for line in played.audit)
+        assert len(played.audit) == 3 * DEVICES
+        assert played.unsent == 0
+        assert played.outcomes == {
+            ("model", "accepted"): 3 * DEVICES,
+            ("model", "period_full"): (ROWS - 3) * DEVICES,
+            ("page", "accepted"): ROWS * DEVICES,
+        }
+
+    def test_one_model_for_life_and_one_page_a_period(self, kinds, recordings, tmp_path):
+        played = self.play(kinds, recordings, tmp_path / "log")
+        found = rows(tmp_path / "log")
+        chains = {(metric, row.chain) for _, metric, row in found}
+        assert Counter(metric for metric, _ in chains) == {0: 3 * DEVICES, 1: 3 * DEVICES}
+        assert {row.level for _, metric, row in found if metric == 0} == {0, 1}
+        for append, metric, row in found:
+            if metric == 1:
+                # The last step of the period, and it arrives when the period is over.
+                assert (row.event + HOUR) % WEEK == 0
+                assert append >= row.event + HOUR
+        assert {kept.metric for kept in played.kept} == {"model"}
+        firsts = {kept.device: kept.row for kept in played.kept}
+        assert firsts == {device: device * ROWS for device in range(DEVICES)}
+        assert len(played.kept) == 3 * DEVICES
+
+    def test_the_top_page_is_the_one_named_most(self, kinds, recordings, tmp_path):
+        """Its count is ahead by 9 at least: a chain is wrong with probability below 0.01.
+
+        That a third of 75 chains are wrong then has a probability below 1e-30.
+        """
+        self.play(kinds, recordings, tmp_path / "log")
+        tops = Counter(
+            row.payload[0]
+            for _, metric, row in rows(tmp_path / "log")
+            if (metric, row.level) == (1, 1)
+        )
+        assert tops.most_common(1)[0][0] == 0
+        assert tops[0] > 2 * DEVICES
+
+    def test_counts_of_a_period_that_is_cut_off_are_not_sent(self, kinds, recordings, tmp_path):
+        played = self.play(kinds, recordings, tmp_path / "log", until=START + 3 * DAY)
+        assert {metric for _, metric, _ in rows(tmp_path / "log")} == {0}
+        page, model = kinds.metric("page").cost, kinds.metric("model").cost
+        assert {(line.reserved, line.spent) for line in played.audit} == {(page + model, model)}
+
+
+class TestCommand:
+    def arguments(self, tmp_path, text):
+        (tmp_path / "plan.yaml").write_text(PLAN)
+        (tmp_path / "t.csv").write_text(text)
+        return [
+            "replay",
+            *("--plan", str(tmp_path / "plan.yaml")),
+            *("--input", str(tmp_path / "t.csv")),
+            *("--device-column", "who", "--time-column", "when"),
+            *("--out", str(tmp_path / "log"), "--processes", "1"),
+        ]
+
+    def test_a_replay(self, tmp_path, capsys):
+        text = table(2, 5) + ",0,red,1,1\nx,2013-01-09,red,huge,1\n"
+        given = [*self.arguments(tmp_path, text), "--devices", str(tmp_path / "d.csv")]
+        assert main(given) == 1
+        out, err = capsys.readouterr()
+        assert "12 rows, 3 devices, 1 rows skipped" in out
+        assert "size: wrong type" in out
+        assert "warning: no device id in column 'who': line 12; such rows are skipped" in err
+        assert "warning: wrong type in column 'size': line 13; such cells are skipped" in err
+        assert "huge" not in out + err
+        head, *lines = (tmp_path / "d.csv").read_text().splitlines()
+        assert head == ",".join(AUDIT_HEAD)
+        assert len(lines) == 3
+        assert all(len(line.split(",")[2]) == 32 for line in lines)
+        assert f"warning: {tmp_path / 'd.csv'} joins each device" in err
+        assert "It re-identifies" in err
+
+    def test_devices_answer_in_their_turns_or_for_a_trial_in_every_period(self, tmp_path, capsys):
+        """A row a week for 40 weeks: each device has one turn in each cycle of four."""
+        given = self.arguments(tmp_path, table(3, 40, WEEK))
+        text = PLAN.replace("period: 7d", "period: 7d\npanel: 1/4", 1)
+        (tmp_path / "plan.yaml").write_text(text)
+        for options, accepted in ((), False), (("--ignore-panels",), True):
+            out = tmp_path / f"log-{accepted}"
+            assert main([*given, "--out", str(out), *options]) == 0
+            rows = {}
+            for line in capsys.readouterr().out.splitlines():
+                name, *cells = line.split()
+                rows[name] = cells
+            heads = rows["recorded"]
+            told = dict(zip(heads, rows["colour"], strict=True))
+            if accepted:
+                assert told == {"accepted": "120"}
+            else:
+                # The table begins and ends within a cycle.
+                assert 3 * 9 <= int(told["accepted"]) <= 3 * 11
+                assert int(told["accepted"]) + int(told["not_in_panel"]) == 120
+            # The aggregator is given the same plan.
+            fingerprint = parse_plan(text).compile().fingerprint
+            assert {decode_message(body).fingerprint for _, body in messages(out)} == {fingerprint}
+
+    @pytest.mark.real_randomness
+    def test_a_seed_gives_the_same_log_and_says_what_that_means(self, tmp_path, capsys):
+        given = self.arguments(tmp_path, table(4, 20))
+        logs = []
+        for out, options in (("a", ["--seed", "7"]), ("b", ["--seed", "7"]), ("c", [])):
+            assert main([*given, "--out", str(tmp_path / out), *options]) == 0
+            assert ("protects nobody" in capsys.readouterr().err) is bool(options)
+            logs.append([path.read_bytes() for path in sorted((tmp_path / out).rglob("*.seg"))])
+        # Another log has other chain ids, of 128 bits each.
+        assert logs[0] == logs[1] != logs[2]
+        assert main([*given, "--out", str(tmp_path / "d"), "--seed", "7", "--processes", "2"]) == 0
+        assert messages(tmp_path / "d") == messages(tmp_path / "a")
+
+    def test_another_column(self, tmp_path, capsys):
+        text = table(1, 3).replace("colour", "color")
+        given = self.arguments(tmp_path, text)
+        assert main(given) == 2
+        assert "no column 'colour'" in capsys.readouterr().err
+        assert main([*given, "--map", "colour=color"]) == 0
+
+    @pytest.mark.parametrize(
+        ("extra", "says"),
+        [
+            (["--map", "colour"], "must be NAME=COLUMN"),
+            (["--map", "hue=colour"], "no metric 'hue'; it has colour, size, good"),
+            (["--processes", "0"], "--processes: '0' must be a whole number, at least 1"),
+            (["--send-every", "often"], "duration"),
+            (["--send-every", "0ms"], "--send-every"),
+            (["--until", "later"], "--until: 'later' must be a time"),
+            (["--plan", "no-such-plan.yaml"], "no-such-plan.yaml"),
+            (["--input", "no-such.csv"], "no such file"),
+        ],
+    )
+    def test_errors(self, tmp_path, capsys, extra, says):
+        assert main([*self.arguments(tmp_path, table(1, 1)), *extra]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("sotto: error: ")
+        assert says in error
+        assert not (tmp_path / "log").exists()
+
+    def test_a_log_is_never_replayed_into_twice(self, tmp_path, capsys):
+        given = self.arguments(tmp_path, table(1, 1))
+        assert main(given) == 0
+        assert main(given) == 2
+        assert "is not empty" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""Segments in the commands: a table is played back with them, and estimates are shown by them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sotto.log.writer import LogReader, partitions
+from sotto.plan.compile import parse_plan
+from sotto.plan.segments import cell_label
+from sotto.wire.format import decode_message
+from sotto_cli import main
+
+PLAN = """
+collector: test.example
+plan: replayed
+version: 1
+owner: test@test.example
+expires: 2036-01-01
+period: 7d
+ceilings: {period: 33, lifetime: 900}
+resolution: 1h
+minimum_reports: 2
+segments: {os: [linux, mac], app: ["1", "2"]}
+metrics:
+  colour: {type: category, domain: [red], outside: other, window: 7d, ladder: [{epsilon: 9}]}
+"""
+DEVICES = [("linux", "1")] * 3 + [("mac", "2")] * 4 + [("beos", "1")] * 2 + [("", "7")]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    lines = ["who,when,colour,platform,app_version"]
+    for number, (os, app) in enumerate(DEVICES):
+        lines.append(f"d{number},2025-06-02T00:00:00Z,red,{os},{app}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def replay(*more):
+    table = ["--input", "t.csv", "--device-column", "who", "--time-column", "when", "--quiet"]
+    return main(
+        ["replay", "--plan", "plan.yaml", *table, "--out", "log", "--processes", "1", *more]
+    )
+
+
+@pytest.mark.slow
+def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
+    named = ["--segment", "os=platform", "--segment", "app=app_version"]
+    assert replay(*named) == 0
+    attributes = parse_plan(PLAN).compile().attributes
+    cells = []
+    for partition in partitions(folder / "log"):
+        reader = LogReader(partition)
+        for record in reader.records(reader.begin(), reader.end()):
+            cells.append(cell_label(attributes, decode_message(record.body).cell))
+    assert sorted(cells) == sorted(
+        f"os={os if os in ('linux', 'mac') else 'other'},app={app if app in '12' else 'other'}"
+        for os, app in DEVICES
+    )
+    main(["aggregate", "--plan", "plan.yaml", "--log", "log", "--state", "state"])
+    capsys.readouterr()
+
+    def shown(*more):
+        assert main(["estimates", "--state", "state", "--format", "json", *more]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return {row["segment"]: row["n"] for row in found}
+
+    assert shown() == {"": 10}
+    by_os = {"os=linux": 3, "os=mac": 4, "os=other": 3, "os=mac or other": 7}
+    assert shown("--by", "os") == by_os
+    assert shown("--by", "app,os").keys() == shown("--by", "os,app").keys()
+    assert shown("--segment", "app=1,os=linux") == {"os=linux,app=1": 3}
+    assert main(["estimates", "--state", "state", "--by", "browser"]) == 2
+    assert "there are results by app, or by os, or by os,app" in capsys.readouterr().err
+    assert main(["estimates", "--state", "state", "--segment", "os=beos"]) == 2
+    wanted = "no results of 'os=beos'; there are os=linux, os=mac, os=mac or other, os=other"
+    assert wanted in capsys.readouterr().err
+    assert main(["estimates", "--state", "state", "--segment", "os=mac"]) == 0
+    assert "colour [os=mac], 2025-05-29" in capsys.readouterr().out
+
+
+def test_a_segment_that_the_plan_does_not_have_is_refused(folder, capsys):
+    assert replay("--segment", "browser=platform") == 2
+    assert "the plan has no segment 'browser'; it has os, app" in capsys.readouterr().err
+    assert replay("--segment", "os=nothing") == 2
+    assert "no column 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_segment_without_a_column_is_warned_of(folder, capsys):
+    assert replay("--segment", "os=platform") == 0
+    warned = capsys.readouterr().err
+    assert "no column for the segment 'app': all devices will be 'other'" in warned
+    assert "the segment 'os'" not in warned
+
+
+def test_plan_check_and_design_say_what_segments_show_and_tell(folder, capsys):
+    assert main(["plan", "check", "plan.yaml"]) == 0
+    printed = capsys.readouterr()
+    text = " ".join(printed.out.split())
+    assert "os (linux, mac, other) x app (1, 2, other): 9 cells, sent in the clear" in text
+    assert "by at most 3.2 bits (log2 of 9) on average over devices" in text
+    assert "segments:" not in printed.err
+    many = PLAN.replace('app: ["1", "2"]', 'app: ["1", "2", "3", "4", "5"]')
+    (folder / "many.yaml").write_text(many + "\n")
+    assert main(["plan", "check", "--strict", "many.yaml"]) == 1
+    assert "18 cells can single out a device" in capsys.readouterr().err
+    assert main(["design", "plan.yaml", "--users", "9000", "--format=json"]) == 0
+    (metric,) = json.loads(capsys.readouterr().out)["metrics"]
+    rows = {row["of"]: row for row in metric["segments"]}
+    assert {name: (row["slices"], row["fewest"]) for name, row in rows.items()} == {
+        "os": (3, 3000),
+        "app": (3, 3000),
+        "os,app": (9, 1000),
+    }
+    whole = metric["levels"][-1]["error"]
+    assert rows["os,app"]["largest_error"] == pytest.approx(3 * whole, rel=0.01)

@@ -1,0 +1,50 @@
+"""``sotto serve`` and ``sotto report``: what they are given, and mistakes."""
+
+from __future__ import annotations
+
+import pytest
+from invented_results import PLAN, write_results
+
+from sotto_cli import main
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["serve"], "--state or --database must say where the results are"),
+        (["report", "--out", "x"], "--state or --database must say where the results are"),
+        (["serve", "--state", "s", "--plan", "p.json"], "--plan is for a database without --state"),
+        (["serve", "--state", "s", "--public", "--token-file", "t"], "leave out --token-file"),
+        (["serve", "--state", "s", "--listen", "0.0.0.0"], "give --behind-proxy"),
+        (["serve", "--database", "none://x"], "the database cannot be used"),
+        (["report", "--state", "s"], "--out"),
+        (["serve", "--state", "s", "--kafka", "k:9092"], "--topic goes with --kafka or --broker"),
+        (["serve", "--database", "sqlite:///x", "--log", "l"], "--log goes with --state"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_done(given, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(given) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_is_written_whole_or_not_at_all(capsys, tmp_path):
+    out, plan = tmp_path / "report.html", tmp_path / "plan.json"
+    plan.write_bytes(PLAN.to_json())
+    url = f"sqlite:///{tmp_path / 'results.db'}"
+    given = ["report", "--database", url, "--plan", str(plan), "--out", str(out)]
+    assert main(given) == 2
+    assert "there are no results in" in capsys.readouterr().err
+    write_results(tmp_path)
+    assert main(given) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    before = out.read_text("utf-8")
+    assert "Which theme" in before
+    (tmp_path / "results.db").write_bytes(b"no database" * 1000)
+    assert main(given) == 2
+    assert "not a database" in capsys.readouterr().err
+    assert out.read_text("utf-8") == before
+    assert {each.name for each in tmp_path.iterdir()} <= {
+        *(out.name, plan.name, "results.db", "results.db-wal", "results.db-shm")
+    }

@@ -1,0 +1,34 @@
+"""``sotto stream`` where Flink runs the job already: it waits, and submits no second one."""
+
+from __future__ import annotations
+
+import pytest
+from step_plans import category, plan
+
+from pipelines.beam.submission import JobFolder
+from pipelines.flink.rest import Job, JobManager
+from sotto_cli import main
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    """Return the command for a job that runs."""
+    name = JobFolder(tmp_path).begin([plan(1, 4, category("c", 3, 0.5, 1))], {}, None, anew=False)
+    jobs = [Job("abc", f"sotto-{name}", "RUNNING", 1, 1, 0)]
+    monkeypatch.setattr(JobManager, "jobs", lambda self: jobs)
+    where = ["--kafka=127.0.0.1:9", "--topic=reports-e1-p1", "--flink=http://flink:8081"]
+    return ["stream", f"--state={tmp_path}", *where, "--detach"]
+
+
+def test_a_job_that_runs_is_said_and_not_submitted(given, capsys):
+    assert main(given) == 0
+    out, error = capsys.readouterr()
+    assert out.startswith("runs already: job ")
+    assert out.endswith(", http://flink:8081/#/job/running/abc/overview\n")
+    assert error == ""
+
+
+@pytest.mark.parametrize("more", ["--from-scratch", "--savepoint_path=file:///savepoints/one"])
+def test_a_second_job_beside_it_is_refused(given, more, capsys):
+    assert main([*given, more]) == 2
+    assert "stop the job first, with a savepoint" in capsys.readouterr().err
