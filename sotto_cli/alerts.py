@@ -56,6 +56,7 @@ alerts.yaml:
     - {metric: dep_delay, kinds: [mean]}
   notify:
     webhook: {url: "https://hooks.example/sotto", secret_file: webhook.secret}
+    slack: {url_file: slack.url}    # the address of an incoming webhook, which is a secret
 """
 
 
@@ -77,9 +78,7 @@ def run(args: argparse.Namespace) -> int:
     looked = watch.look()
     shown = looked.kept if args.all else looked.new
     if args.format == "json":
-        from pipelines.alerts.webhook import payload
-
-        json.dump([payload(alert)["data"] for alert in shown], sys.stdout, indent=1)
+        json.dump([alert.data() for alert in shown], sys.stdout, indent=1)
         print()
     else:
         _print(looked, everything=args.all)
@@ -92,10 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(looked: Looked, *, everything: bool) -> None:
-    from pipelines.alerts.webhook import paragraph
-
     for alert in looked.kept if everything else looked.new:
-        print("\n".join(paragraph(alert)))
+        print("\n".join(alert.paragraph()))
         if not alert.standing:
             print("  by the results as they are now, it would not be an alert")
         print()

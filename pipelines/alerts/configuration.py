@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
-    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
     StrictStr,
     ValidationError,
+    ValidationInfo,
+    create_model,
 )
 
+from pipelines.alerts.notifiers import NOTIFIERS
+from pipelines.alerts.notifiers.base import Notifier
 from sotto.errors import ParameterError
 from sotto.plan.document import yaml_reason
 from sotto.plan.scalars import Duration
@@ -25,9 +27,6 @@ from sotto.plan.scalars import Duration
 #: Kinds of estimates that can be watched, and those that are unless others are named.
 Kind = Literal["share", "group", "mean", "missing", "bit", "string"]
 KINDS: tuple[Kind, ...] = ("share", "group", "mean", "missing")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-#: Bytes of a secret, as the Standard Webhooks specification has it.
-_LEAST_SECRET, _MOST_SECRET = 24, 64
 
 
 class _Model(BaseModel):
@@ -52,29 +51,18 @@ class MetricWatched(_Model):
     drift: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
-def _https(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.username is not None or parts.fragment:
-        raise ValueError("must have no user, password or fragment")
-    if not parts.hostname or parts.scheme not in ("https", "http"):
-        raise ValueError("must be such as https://hooks.example/sotto")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise ValueError("must begin with https://, but on this machine alone")
-    return url
+#: All keys of ``notify``, each of them optional.
+_NotifyFile = create_model(
+    "_NotifyFile",
+    __base__=_Model,
+    **{name: (kind | None, None) for name, kind in NOTIFIERS.items()},  # type: ignore[call-overload]
+)
 
 
-class WebhookFile(_Model):
-    """Where alerts are posted, as the Standard Webhooks specification has it."""
-
-    url: Annotated[StrictStr, AfterValidator(_https)]
-    #: With which messages are signed, in base 64; not signed if not given.
-    secret_file: Path | None = None
-
-
-class NotifyFile(_Model):
-    """Who is told."""
-
-    webhook: WebhookFile | None = None
+def _configured(given: object, info: ValidationInfo) -> dict[str, Notifier]:
+    """Return the notifiers that a mapping configures, by their keys."""
+    found = _NotifyFile.model_validate(given, context=info.context)
+    return {name: notifier for name, notifier in found if notifier is not None}
 
 
 class Configuration(_Model):
@@ -86,7 +74,10 @@ class Configuration(_Model):
     metrics: tuple[MetricWatched, ...] | None = Field(default=None, min_length=1)
     #: How long after its end a window is judged; if not given, when its last level is due.
     settle: Duration | None = None
-    notify: NotifyFile = NotifyFile()
+    #: By their keys.
+    notify: Annotated[dict[str, Notifier], BeforeValidator(_configured)] = Field(
+        default_factory=dict
+    )
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -104,19 +95,9 @@ def load_configuration(path: Path) -> Configuration:
         names = ", ".join(Configuration.model_fields)
         raise ParameterError(f"{path} must be a YAML mapping with keys of {names}")
     try:
-        found = Configuration.model_validate(document)
+        return Configuration.model_validate(document, context={"folder": path.parent})
     except ValidationError as error:
         raise ParameterError("\n".join(f"{path}: {line}" for line in _lines(error))) from None
-    return _beside(found, path.parent)
-
-
-def _beside(found: Configuration, folder: Path) -> Configuration:
-    """Return a configuration whose files are named from this folder."""
-    webhook = found.notify.webhook
-    if webhook is None or webhook.secret_file is None:
-        return found
-    webhook = webhook.model_copy(update={"secret_file": folder / webhook.secret_file})
-    return found.model_copy(update={"notify": NotifyFile.model_construct(webhook=webhook)})
 
 
 def _lines(error: ValidationError) -> list[str]:
@@ -132,18 +113,3 @@ def _lines(error: ValidationError) -> list[str]:
             message = each["msg"].removeprefix("Value error, ")
             found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)
     return found
-
-
-def secret_in(path: Path) -> bytes:
-    """Return the secret in a file, which has it in base 64, with ``whsec_`` before it or not."""
-    try:
-        text = path.read_text(encoding="utf-8").strip().removeprefix("whsec_")
-        secret = base64.b64decode(text, validate=True)
-    except ValueError:
-        secret = b""
-    if not _LEAST_SECRET <= len(secret) <= _MOST_SECRET:
-        raise ParameterError(
-            f"{path} must have {_LEAST_SECRET} to {_MOST_SECRET} random bytes in base 64; "
-            f"'openssl rand -base64 32' prints such"
-        )
-    return secret

@@ -130,6 +130,28 @@ class Alert(_Model):
             f"since {_day(self.since)}"
         )
 
+    def paragraph(self) -> list[str]:
+        """Say all that is to be known of it, in lines."""
+        rate = self.false_alarms_per_year
+        found = (
+            f"within {_windows(self.predicted_windows)} with 90 % probability"
+            if self.predicted_windows is not None
+            else "in less than 90 % of all cases within 26 windows"
+        )
+        return [
+            self.sentence(),
+            f"  plan {self.plan} of {self.collector}, revision {self.revision}; it took "
+            f"{_windows(self.windows)} of {self.figure.length.total_seconds() / 86400:g} days, up "
+            f"to {self.window_end:%Y-%m-%d %H:%M} UTC;",
+            f"  a shift of this size is found {found};",
+            f"  {rate:g} false alarm{'' if rate == 1 else 's'} a year are expected of the "
+            f"{self.figures} figures watched",
+        ]
+
+    def data(self) -> dict[str, object]:
+        """Return its fields as JSON has them, without those on deliveries and later revisions."""
+        return self.model_dump(mode="json", exclude={"deliveries", "standing"})
+
     @property
     def _of_unit(self) -> str:
         return "" if self.unit in (None, "share") else f" {self.unit}"
@@ -216,3 +238,7 @@ def changing(path: Path) -> Iterator[Kept]:
 
 def _day(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+
+
+def _windows(count: int) -> str:
+    return "1 window" if count == 1 else f"{count} windows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,16 +13,14 @@ from pipelines.alerts import kept as file
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.evaluation import Judgement, judge, update
 from pipelines.alerts.kept import Alert, Delivery, Kept
+from pipelines.alerts.notifiers.base import NotificationError, Notifier
 from pipelines.alerts.series import read_series
-from pipelines.alerts.webhook import NotificationError, Webhook
 from pipelines.results.reader import ResultsReader
 from sotto.errors import SottoError
 
 _LOG = logging.getLogger(__name__)
 
-#: Under which deliveries are kept.
-_WEBHOOK = "webhook"
-#: Messages that fail before the webhook is left alone until the next time.
+#: Messages that fail before a notifier is left alone until the next time.
 _FAILURES = 3
 _AGAIN = timedelta(hours=1)
 
@@ -50,17 +48,12 @@ class AlertWatch:
     configuration : Configuration
     path : Path
         The file of alerts.
-    send : callable, optional
-        Sends an alert, given the time; to the configured webhook, if not given.
+    notifiers : mapping of str to Notifier, optional
+        By the names under which deliveries are kept; the configured ones, if not given.
     clock : callable
         Says what time it is.
     warn : callable
         Is called with what goes wrong and is tried again.
-
-    Raises
-    ------
-    ParameterError
-        A secret cannot be read.
     """
 
     def __init__(
@@ -68,15 +61,14 @@ class AlertWatch:
         reader: ResultsReader,
         configuration: Configuration,
         path: Path,
-        send: Callable[[Alert, datetime], None] | None = None,
+        notifiers: Mapping[str, Notifier] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
         self._reader = reader
         self.configuration = configuration
         self._path = path
-        webhook = configuration.notify.webhook
-        self._send = Webhook(webhook).send if send is None and webhook is not None else send
+        self._notifiers = configuration.notify if notifiers is None else notifiers
         self._clock = clock
         self._warn = warn
         self._revision: str | None = None
@@ -99,7 +91,7 @@ class AlertWatch:
             now = self._clock()
             new = update(kept, judgements, self.configuration, now)
             for alert in (each for each in new if each.news):
-                alert.deliveries = {} if self._send is None else {_WEBHOOK: Delivery(next=now)}
+                alert.deliveries = {name: Delivery(next=now) for name in self._notifiers}
         self._revision = revision
         undelivered = self.deliver()
         self.last = Looked(new, self.kept().alerts, judgements, undelivered)
@@ -113,22 +105,23 @@ class AlertWatch:
         """Send what is due; return how many messages are tried again later."""
         with file.changing(self._path) as kept:
             for alert in kept.alerts:
-                # Release 0.4.0 also mailed alerts.
-                for name in alert.deliveries.keys() - ({_WEBHOOK} if self._send else set()):
+                # The configuration may have changed; release 0.4.0 also mailed alerts.
+                for name in alert.deliveries.keys() - self._notifiers.keys():
                     alert.deliveries[name].next = None
-            self._deliver(kept.alerts)
+            for name, notifier in self._notifiers.items():
+                self._deliver(name, notifier, kept.alerts)
             return kept.undelivered()
 
-    def _deliver(self, alerts: Sequence[Alert]) -> None:
+    def _deliver(self, name: str, notifier: Notifier, alerts: Sequence[Alert]) -> None:
         now, failures = self._clock(), 0
         for alert in alerts:
-            delivery = alert.deliveries.get(_WEBHOOK)
-            if delivery is None or self._send is None or not _is_due(delivery, now):
+            delivery = alert.deliveries.get(name)
+            if delivery is None or not _is_due(delivery, now):
                 continue
             if failures == _FAILURES:
                 return
             try:
-                self._send(alert, now)
+                notifier.send(alert, now)
             except NotificationError as error:
                 self._warn(f"an alert is not delivered: {error}")
                 delivery.failed(now, alert.raised, str(error))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.alerts.configuration import Configuration, load_configuration, secret_in
+from pipelines.alerts.configuration import Configuration, load_configuration
+from pipelines.alerts.notifiers.slack import Slack
+from pipelines.alerts.notifiers.webhook import Webhook
 from sotto.errors import ParameterError
 
 WHOLE = """
@@ -14,19 +16,22 @@ metrics:
 settle: 7d
 notify:
   webhook: {url: "https://hooks.example/sotto", secret_file: webhook.secret}
+  slack: {url_file: slack.url}
 """
 
 
 def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "alerts.yaml"
     path.write_text(WHOLE)
+    (tmp_path / "webhook.secret").write_text("A" * 44)
+    (tmp_path / "slack.url").write_text("https://hooks.example/a")
     found = load_configuration(path)
     assert (found.false_alarms_per_year, found.settle) == (2.0, 7 * 86_400_000)
     assert found.metrics is not None
     assert (found.metrics[0].items, found.metrics[0].drift) == (("AA",), 0.01)
-    webhook = found.notify.webhook
-    assert webhook is not None
-    assert webhook.secret_file == tmp_path / "webhook.secret"
+    assert isinstance(found.notify["webhook"], Webhook)
+    assert found.notify["webhook"].secret_file == tmp_path / "webhook.secret"
+    assert isinstance(found.notify["slack"], Slack)
     path.write_text("{}")
     assert load_configuration(path) == Configuration()
 
@@ -55,14 +60,23 @@ def test_what_is_wrong_is_named(tmp_path, text, why):
         load_configuration(path)
 
 
-def test_secrets_are_read_from_files(tmp_path):
-    path = tmp_path / "secret"
-    path.write_text("c2hvcnQ=")
-    with pytest.raises(ParameterError, match="24 to 64 random bytes in base 64"):
-        secret_in(path)
-    path.write_text("no base 64")
-    with pytest.raises(ParameterError, match="openssl rand"):
-        secret_in(path)
-    path.write_bytes(b"\xff")
-    with pytest.raises(ParameterError, match="openssl rand"):
-        secret_in(path)
+@pytest.mark.parametrize(
+    ("notify", "secret", "why"),
+    [
+        ("webhook: {url: 'https://a.example', secret_file: f}", b"c2hvcnQ=", "24 to 64 random"),
+        ("webhook: {url: 'https://a.example', secret_file: f}", b"no base 64", "openssl rand"),
+        ("webhook: {url: 'https://a.example', secret_file: f}", b"\xff", "text in UTF-8"),
+        ("slack: {url_file: f}", b"http://hidden.example", "must begin with https://"),
+        ("slack: {url_file: f}", b"\xff", "text in UTF-8"),
+        ("slack: {url_file: f}", None, "cannot be read: No such file"),
+    ],
+)
+def test_secrets_in_files_are_read_first_and_never_shown(tmp_path, notify, secret, why):
+    path = tmp_path / "alerts.yaml"
+    path.write_text(f"notify: {{{notify}}}")
+    if secret is not None:
+        (tmp_path / "f").write_bytes(secret)
+    with pytest.raises(ParameterError, match=why) as found:
+        load_configuration(path)
+    assert str(tmp_path / "f") in str(found.value)
+    assert "hidden" not in str(found.value)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from moving_results import DAY, RIPE, START, WEEK, MovingResults, compiled, when
+from receiver import calling
 
 from pipelines.alerts import kept as file
 from pipelines.alerts.configuration import Configuration, MetricWatched
@@ -92,7 +93,7 @@ def test_what_lies_further_back_is_listed_and_not_sent(results):
     """When a figure is looked at for the first time; not so a window that is revised later."""
     sent = []
     results.write({"red": [*steady(30), *steady(10, 0.4, seed=2)]})
-    watch = watching(results, send=lambda alert, now: sent.append(alert))
+    watch = watching(results, notifiers=calling(lambda alert, now: sent.append(alert)))
     (old,) = watch.look().new
     assert (old.since, old.news, sent, old.deliveries) == (when(30), False, [], {})
     # Reports of three older windows come late, and show a shift that was none.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from moving_results import MovingResults
 from prometheus_client import CollectorRegistry, generate_latest
+from receiver import calling
 from watched import samples, value
 
 from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.notifiers.base import NotificationError
 from pipelines.alerts.watch import AlertWatch
-from pipelines.alerts.webhook import NotificationError
 from pipelines.exporter.alerts import AGE, KeptAlerts
 
 
@@ -28,7 +29,9 @@ def test_alerts_are_exposed(tmp_path):
     jump = [(0.2, 0.02)] * 20 + [(0.5, 0.02)]
     results.write({"red": jump, "blue": [(0.7, 0.02)] * 21})
     path = tmp_path / "alerts.json"
-    watch = AlertWatch(results.reader(), Configuration(), path, refuses, warn=lambda text: None)
+    watch = AlertWatch(
+        results.reader(), Configuration(), path, calling(refuses), warn=lambda text: None
+    )
     (alert,) = watch.look().new
     found = exposed(path)
     labels = {"collector": "tests.example", "plan": "moving", "metric": "colour", "segment": ""}

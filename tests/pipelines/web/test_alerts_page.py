@@ -13,10 +13,11 @@ import pytest
 from html_pages import Html
 from invented_results import ask
 from moving_results import MovingResults, compiled
+from receiver import calling
 
 from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.notifiers.base import NotificationError
 from pipelines.alerts.watch import AlertWatch
-from pipelines.alerts.webhook import NotificationError
 from pipelines.web.access import LOOPBACK, Access
 from pipelines.web.application import Site, application
 
@@ -40,7 +41,7 @@ def app_of(results, *, public=False, watched=True):
         results.reader(),
         Configuration(),
         results.folder / "alerts.json",
-        refuses,
+        calling(refuses),
         warn=lambda text: None,
     )
     site = Site(results.reader(), access, None, watch if watched else None)

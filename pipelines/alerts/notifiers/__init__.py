@@ -1,0 +1,10 @@
+"""Ways in which alerts leave, each under the key that it has in the configuration's ``notify``."""
+
+from __future__ import annotations
+
+from pipelines.alerts.notifiers.base import Notifier
+from pipelines.alerts.notifiers.slack import Slack
+from pipelines.alerts.notifiers.webhook import Webhook
+
+#: A new way is a module of this folder and a line here.
+NOTIFIERS: dict[str, type[Notifier]] = {"webhook": Webhook, "slack": Slack}

@@ -1,0 +1,108 @@
+"""Alerts arrive once, at whoever is configured; or later, with a reason."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import timedelta
+
+from moving_results import MovingResults
+from receiver import NOW, calling, receiving
+
+from pipelines.alerts.configuration import Configuration, MetricWatched
+from pipelines.alerts.watch import AlertWatch
+
+
+def url(server):
+    return f"http://localhost:{server.server_port}/hook"
+
+
+class Clock:
+    """Says what time it is to be."""
+
+    now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
+    results = MovingResults(tmp_path)
+    results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
+    clock, warnings = Clock(), []
+    with receiving(503, 500) as server:
+        configuration = Configuration.model_validate({"notify": {"webhook": {"url": url(server)}}})
+        path = tmp_path / "alerts.json"
+        watch = AlertWatch(results.reader(), configuration, path, clock=clock, warn=warnings.append)
+        assert watch.look().undelivered == 1
+        # Too early to try again.
+        assert watch.deliver() == 1
+        assert len(server.received) == 1
+        clock.now += timedelta(seconds=10)
+        assert watch.deliver() == 1
+        clock.now += timedelta(seconds=20)
+        assert watch.deliver() == 0
+        clock.now += timedelta(days=1)
+        # Another process that has the same file.
+        assert (
+            AlertWatch(results.reader(), configuration, path, clock=clock).look().undelivered == 0
+        )
+    ids = {headers["webhook-id"] for _, headers, _ in server.received}
+    bodies = {body for *_, body in server.received}
+    assert (len(server.received), len(ids), len(bodies)) == (3, 1, 1)
+    assert warnings == [
+        "an alert is not delivered: localhost answered 503",
+        "an alert is not delivered: localhost answered 500",
+    ]
+    (delivery,) = watch.kept().alerts[0].deliveries.values()
+    assert (delivery.attempts, delivery.problem) == (3, None)
+    # Of a channel that is not configured any more nothing is pending.
+    kept = watch.kept()
+    kept.alerts[0].deliveries["webhook"].next = NOW
+    path.write_text(kept.model_dump_json())
+    quiet = AlertWatch(results.reader(), Configuration(), path, clock=clock)
+    assert quiet.deliver() == 0
+
+
+def test_one_alert_that_is_refused_does_not_hold_up_the_others(tmp_path):
+    results = MovingResults(tmp_path)
+    jump = [(0.2, 0.02)] * 20 + [(0.5, 0.02)]
+    results.write({"blue": jump, "green": jump, "red": jump})
+    with receiving(400) as server:
+        configuration = Configuration.model_validate({"notify": {"webhook": {"url": url(server)}}})
+        path = tmp_path / "alerts.json"
+        watch = AlertWatch(results.reader(), configuration, path, warn=lambda text: None)
+        assert watch.look().undelivered == 1
+    items = [json.loads(body)["data"]["item"] for *_, body in server.received]
+    assert items == ["blue", "green", "red"]
+
+
+def test_a_watch_that_runs_sends_what_comes(tmp_path):
+    results = MovingResults(tmp_path)
+    watched = (MetricWatched(metric="colour", items=("red",)),)
+    stopped, arrived, warnings = threading.Event(), threading.Event(), []
+
+    def send(alert, now):
+        assert alert.item == "red"
+        arrived.set()
+
+    watch = AlertWatch(
+        results.reader(),
+        Configuration(metrics=watched),
+        tmp_path / "alerts.json",
+        calling(send),
+        warn=warnings.append,
+    )
+    thread = threading.Thread(target=watch.run, args=(stopped, 0.02))
+    thread.start()
+    try:
+        # There are no results yet, which is said once and not the end.
+        results.write({"red": [(0.2, 0.02)] * 20})
+        results.write({"red": [(0.5, 0.02)]}, first=20)
+        assert arrived.wait(600)
+    finally:
+        stopped.set()
+        thread.join()
+    assert len(warnings) == len(set(warnings))
+    assert watch.last is not None
+    assert len(watch.last.kept) == 1
