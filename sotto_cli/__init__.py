@@ -14,8 +14,8 @@ from sotto.errors import ParameterError, SottoError, did_you_mean, install_hint
 from sotto.version import __version__
 from sotto_cli.exit_status import ExitStatus
 
-#: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
-#: and ``run(args)``, which returns the exit status.
+#: Subcommands: modules of this package with a docstring, which is their help, examples last;
+#: ``add_arguments(parser)``; and ``run(args)``, which returns the exit status.
 COMMANDS = (
     "plan",
     "replay",
@@ -111,7 +111,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(_words(error))
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(error.name or "", "pipelines")
-        if (error.name or "").split(".")[0] in ("sotto", "mechanisms", "clientsdk", "pipelines"):
+        if (error.name or "").split(".")[0] in (
+            "sotto",
+            "sotto_cli",
+            "mechanisms",
+            "clientsdk",
+            "pipelines",
+        ):
             raise
         return _failed(f"{error.name} is not installed; {install_hint(extra)}")
     return status
@@ -141,11 +147,13 @@ def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
         folder = "sotto_cli.upkeep" if name in _UPKEEP else "sotto_cli"
         module = importlib.import_module(f"{folder}.{name}")
+        description, examples, text = (module.__doc__ or "").partition("examples:\n")
+        help = description.partition("\n")[0].rstrip(".")
         command = commands.add_parser(
             name,
-            help=module.HELP,
-            description=module.__doc__,
-            epilog=module.EXAMPLES,
+            help=help[:1].lower() + help[1:],
+            description=description,
+            epilog=examples + text,
             formatter_class=layout,
         )
         command.set_defaults(run=module.run)

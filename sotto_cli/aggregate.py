@@ -4,31 +4,7 @@ Everything there up to its end of now is taken, in bounded runs that are each co
 a process that is killed loses nothing and counts nothing twice when it is started again.
 Reports that are not acceptable go to quarantine, with a reason. State, counts and quarantine are
 in the state directory; estimates are in a SQL database, which can always be made again from it.
-"""
 
-from __future__ import annotations
-
-import argparse
-import sys
-import threading
-import time
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
-
-from sotto.errors import BrokerError, ParameterError
-from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
-from sotto_cli.plan_folder import PlanFolder
-
-if TYPE_CHECKING:
-    from pipelines.bounded.run import Progress, RunResult
-    from pipelines.sinks.kafka import Publish
-    from pipelines.sources.base import BoundedSource
-
-HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
-
-EXAMPLES = """\
 examples:
   sotto aggregate --plan plan.yaml --log build/log --state build/state
       aggregate the log; estimates are then in build/state/results.db
@@ -76,6 +52,27 @@ error, and the next run tries again.
 An interrupt (or SIGTERM) ends the command after the run that is under way, a second one at
 once; neither loses anything.
 """
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto.errors import BrokerError, ParameterError
+from sotto_cli import options
+from sotto_cli.exit_status import ExitStatus
+from sotto_cli.plan_folder import PlanFolder
+
+if TYPE_CHECKING:
+    from pipelines.bounded.run import Progress, RunResult
+    from pipelines.sinks.kafka import Publish
+    from pipelines.sources.base import BoundedSource
+
 
 #: Seconds that a job that follows waits for a command that holds the directory.
 _WAIT = 60.0

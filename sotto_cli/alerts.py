@@ -1,4 +1,4 @@
-"""Look for figures that moved, in the results of an aggregator.
+"""Look for figures that moved, and tell who should know.
 
 Each figure (a share, a mean) is compared with what its earlier windows predict. A figure may drift
 as it has drifted so far, and its noise is known; what goes beyond that is an alert: it says by how
@@ -15,29 +15,7 @@ eight say how much it drifts). docs/alerts.md says more.
 
 Exit status: 0 if there is no new alert, 1 if there is one, 3 if an alert could not be delivered
 (the next run tries again), 2 after an error.
-"""
 
-from __future__ import annotations
-
-import argparse
-import json
-import math
-import sys
-from functools import partial
-from typing import TYPE_CHECKING
-
-from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
-from sotto_cli.format import table
-from sotto_cli.serve import add_results, reader_of
-
-if TYPE_CHECKING:
-    from pipelines.alerts.evaluation import Judgement
-    from pipelines.alerts.watch import Looked
-
-HELP = "look for figures that moved, and tell who should know"
-
-EXAMPLES = """\
 examples:
   sotto alerts --state build/state
       all shares and means; print what is new
@@ -58,6 +36,24 @@ alerts.yaml:
     webhook: {url: "https://hooks.example/sotto", secret_file: webhook.secret}
     slack: {url_file: slack.url}    # the address of an incoming webhook, which is a secret
 """
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto_cli import options
+from sotto_cli.exit_status import ExitStatus
+from sotto_cli.format import table
+from sotto_cli.serve import add_results, reader_of
+
+if TYPE_CHECKING:
+    from pipelines.alerts.evaluation import Judgement
+    from pipelines.alerts.watch import Looked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,16 @@ No address, header, cookie or user agent is logged or kept. Messages that arrive
 written together, in random order. The service speaks plain HTTP and listens on loopback. In public
 a proxy in front of it ends TLS and cuts off slow clients: Caddy does with deploy/caddy/Caddyfile;
 for one on another machine, or in a container of its own, give --listen and --behind-proxy.
+
+examples:
+  sotto collect --plan plan.yaml --log build/log
+      http://127.0.0.1:8470/v1/reports, until interrupted; sotto aggregate --log build/log counts
+  sotto collect --plan plan.yaml --kafka localhost:9092 --topic reports-e1-p8
+      write to a topic
+  sotto collect --keys keys.json --new-key myapp
+      print a new key for an app, note its hash in keys.json, and exit
+  sotto collect --plan plan.yaml --log build/log --keys keys.json
+      take requests with such a key only; the file is read again when it changes
 """
 
 from __future__ import annotations
@@ -24,21 +34,8 @@ from sotto_cli import options
 if TYPE_CHECKING:
     from pipelines.collector.stores import Store
 
-HELP = "take reports over HTTP"
 
 PORT = 8470
-
-EXAMPLES = """\
-examples:
-  sotto collect --plan plan.yaml --log build/log
-      http://127.0.0.1:8470/v1/reports, until interrupted; sotto aggregate --log build/log counts
-  sotto collect --plan plan.yaml --kafka localhost:9092 --topic reports-e1-p8
-      write to a topic
-  sotto collect --keys keys.json --new-key myapp
-      print a new key for an app, note its hash in keys.json, and exit
-  sotto collect --plan plan.yaml --log build/log --keys keys.json
-      take requests with such a key only; the file is read again when it changes
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,16 +1,13 @@
-"""Print a script with which a shell completes the commands and options of ``sotto``."""
+"""Print a script that completes commands in a shell.
 
-from __future__ import annotations
-
-import argparse
-
-HELP = "print a script that completes commands in a shell"
-
-EXAMPLES = """\
 examples:
   sotto completion bash > ~/.local/share/bash-completion/completions/sotto
   sotto completion zsh > ~/.zfunc/_sotto      with fpath+=~/.zfunc before compinit in ~/.zshrc
 """
+
+from __future__ import annotations
+
+import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,19 @@ in CSV and JSON too, and the column 'withheld' has the reason.
 Where the plan has segments, what is printed is of all reports unless --by or --segment says which
 segments. Reports of the values of one segment add up to all reports: never add both. A segment is
 withheld, too, where another one of few reports would follow from it.
+
+examples:
+  sotto estimates --state build/state
+  sotto estimates --state build/state --metric carrier --window 2013-06-01
+      one metric, in the window that contains that time
+  sotto estimates --state build/state --under 1%
+      also what the truth may be if one report in a hundred is forged
+  sotto estimates --state build/state --experiment
+      how the arms of an experiment differ
+  sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
+  sotto estimates --state build/state --by os,app_version
+      each combination of two segments; --by os is each value of one, an experiment's name its arms
+  sotto estimates --state build/state --segment os=linux
 """
 
 from __future__ import annotations
@@ -50,23 +63,6 @@ from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
 from sotto_cli.format import aligned
 from sotto_cli.options import add, add_format, warn
-
-HELP = "print the estimates that an aggregator has made"
-
-EXAMPLES = """\
-examples:
-  sotto estimates --state build/state
-  sotto estimates --state build/state --metric carrier --window 2013-06-01
-      one metric, in the window that contains that time
-  sotto estimates --state build/state --under 1%
-      also what the truth may be if one report in a hundred is forged
-  sotto estimates --state build/state --experiment
-      how the arms of an experiment differ
-  sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
-  sotto estimates --state build/state --by os,app_version
-      each combination of two segments; --by os is each value of one, an experiment's name its arms
-  sotto estimates --state build/state --segment os=linux
-"""
 
 Row: TypeAlias = Mapping[str, object]
 #: The columns that name a window.

@@ -3,6 +3,15 @@
 A file has one of the views that the database has for people: times are timestamps in UTC, privacy
 is in epsilon. docs/tables.md says what each column means; Parquet and Arrow files carry it, too.
 All files are of one moment, also while a job goes on; those of an earlier export are replaced.
+
+examples:
+  sotto export --state build/state --out results
+      results/shares.parquet, results/means.parquet and so on, a file a view
+  sotto export --state build/state --table shares --out shares.parquet
+  sotto export --database postgresql+psycopg://localhost/sotto --format csv --out results
+
+  then, in Python:  pandas.read_parquet("results/shares.parquet")
+  and in DuckDB:    SELECT item, share FROM 'results/shares.parquet' WHERE metric = 'carrier'
 """
 
 from __future__ import annotations
@@ -19,18 +28,6 @@ from sotto_cli.format import aligned
 if TYPE_CHECKING:
     from pipelines.sinks.views import View
 
-HELP = "write results to files: Parquet, CSV, Arrow, JSON"
-
-EXAMPLES = """\
-examples:
-  sotto export --state build/state --out results
-      results/shares.parquet, results/means.parquet and so on, a file a view
-  sotto export --state build/state --table shares --out shares.parquet
-  sotto export --database postgresql+psycopg://localhost/sotto --format csv --out results
-
-  then, in Python:  pandas.read_parquet("results/shares.parquet")
-  and in DuckDB:    SELECT item, share FROM 'results/shares.parquet' WHERE metric = 'carrier'
-"""
 
 FORMATS = ("parquet", "csv", "arrow", "json")
 

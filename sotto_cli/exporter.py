@@ -17,6 +17,21 @@ sotto_estimates_omitted counts the others.
 No label comes from what a user did: labels are names in the plan, values of its domains, its
 candidates. But estimates are for whom they were collected: other addresses than the loopback
 one are served without encryption and to everyone.
+
+examples:
+  sotto exporter --state build/state --log build/log
+      http://127.0.0.1:9469/metrics, until interrupted
+  sotto exporter --state build/state --kafka localhost:9092 --topic reports-e1-p8
+      of a job that aggregates a topic
+  sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
+      where the job has a database of its own
+  sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
+      --kafka localhost:9092 --topic reports-e1-p8 --flink http://localhost:8081
+      of a streaming job, and of the sink that writes its estimates
+  sotto exporter --state a/state --log a/log --state b/state --log b/log
+      of several collectors
+  sotto exporter --state build/state --once
+      print what would be served
 """
 
 from __future__ import annotations
@@ -42,26 +57,8 @@ if TYPE_CHECKING:
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.compiled import CompiledPlan
 
-HELP = "serve the health of jobs, and their estimates, to Prometheus"
 
 PORT = 9469
-
-EXAMPLES = """\
-examples:
-  sotto exporter --state build/state --log build/log
-      http://127.0.0.1:9469/metrics, until interrupted
-  sotto exporter --state build/state --kafka localhost:9092 --topic reports-e1-p8
-      of a job that aggregates a topic
-  sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
-      where the job has a database of its own
-  sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
-      --kafka localhost:9092 --topic reports-e1-p8 --flink http://localhost:8081
-      of a streaming job, and of the sink that writes its estimates
-  sotto exporter --state a/state --log a/log --state b/state --log b/log
-      of several collectors
-  sotto exporter --state build/state --once
-      print what would be served
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

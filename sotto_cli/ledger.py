@@ -3,6 +3,12 @@
 A device's file has what the device has reserved and spent; it is read, not changed, and may be
 in use. The aggregator's state has what it has counted and seen of one pseudonym. Once everything
 is delivered, what a device has spent in a budget period is what the aggregator counts of it.
+
+examples:
+  sotto ledger app/telemetry.db
+      consent, ceilings, what each budget period cost, and what is still to be released
+  sotto ledger --state build/state --pseudonym 0f3c...
+      the chains of one pseudonym as the aggregator has them
 """
 
 from __future__ import annotations
@@ -19,16 +25,6 @@ from sotto_cli.options import add
 if TYPE_CHECKING:
     from clientsdk.ledger import Ledger, LedgerPeriod
     from pipelines.storage.ledger import PseudonymLedger
-
-HELP = "show what a device or a pseudonym has spent"
-
-EXAMPLES = """\
-examples:
-  sotto ledger app/telemetry.db
-      consent, ceilings, what each budget period cost, and what is still to be released
-  sotto ledger --state build/state --pseudonym 0f3c...
-      the chains of one pseudonym as the aggregator has them
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,13 @@ rejected as late. A topic of reports takes no other times, so history is best co
 with sotto aggregate --log.
 
 Done twice, or again after an error, it sends duplicates, which aggregators count once.
+
+examples:
+  sotto topics create reports --partitions 8 --plan plan.yaml --kafka localhost:9092
+  sotto log copy replayed --topic reports-e1-p8 --kafka localhost:9092
+      send what sotto replay, or a collector, has written
+  sotto log copy build/log --since 2026-11-01 --topic reports-e1-p8 --broker client.json
+      only what was appended since
 """
 
 from __future__ import annotations
@@ -22,17 +29,6 @@ from sotto_cli.exit_status import ExitStatus
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
-
-HELP = "copy an embedded log to a Kafka topic"
-
-EXAMPLES = """\
-examples:
-  sotto topics create reports --partitions 8 --plan plan.yaml --kafka localhost:9092
-  sotto log copy replayed --topic reports-e1-p8 --kafka localhost:9092
-      send what sotto replay, or a collector, has written
-  sotto log copy build/log --since 2026-11-01 --topic reports-e1-p8 --broker client.json
-      only what was appended since
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

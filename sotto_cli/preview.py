@@ -4,20 +4,16 @@ A device's file is read, not changed, and may be in use. First comes its ledger:
 spent and set aside, and what became of each level. Then comes every answer that is still to be
 sent, when, and what it says. Answers are randomized: the true values are not in the file. Top
 items that an app is counting now are in its memory alone, and are not shown.
+
+examples:
+  sotto preview app/telemetry.db
+      for the person at the device; times are in UTC
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-
-HELP = "show what a device has sent and is going to send, in plain words"
-
-EXAMPLES = """\
-examples:
-  sotto preview app/telemetry.db
-      for the person at the device; times are in UTC
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,12 @@
 The file fetches nothing and has no script, so that it can be sent and kept. Every metric is shown
 in its newest window that is not withheld, beside all of its windows. --public leaves out what is
 not meant for the public: what was rejected, what pseudonyms have spent, and how the job is.
+
+examples:
+  sotto report --state build/state --out report.html
+      what sotto serve --state build/state shows
+  sotto report --state build/state --public --out public/index.html
+      estimates and plans alone
 """
 
 from __future__ import annotations
@@ -12,16 +18,6 @@ from functools import partial
 
 from sotto_cli import options
 from sotto_cli.serve import add_results, reader_of
-
-HELP = "write results as one HTML file"
-
-EXAMPLES = """\
-examples:
-  sotto report --state build/state --out report.html
-      what sotto serve --state build/state shows
-  sotto report --state build/state --public --out public/index.html
-      estimates and plans alone
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,19 @@ Plans that the state directory has are not given again.
 
 Of runs (--state) reports are counted at once. Of a streaming job (--topic) they go from
 NAME-quarantine to NAME-requeue, which the job reads, and runs do not; give it the plan first.
+
+examples:
+  sotto requeue --plan v2.yaml --state state --dry-run
+      what waits, by reason and plan, and whether this plan or those kept cure it; changes nothing
+  sotto requeue --plan v2.yaml --state state
+      count it; the state directory has the plan from now on
+  sotto requeue --plan v2.yaml --broker client.json --topic reports-e1-p8
+      give it back to a streaming job
+
+Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
+
+The dry run does not say what would count: of budget periods that are closed all is late. How to see
+what is in quarantine for other reasons, and its bytes, is in docs/operations.md.
 """
 
 from __future__ import annotations
@@ -33,22 +46,6 @@ if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledPlan
     from sotto.wire.reasons import Reason
 
-HELP = "count what was rejected for want of a plan"
-
-EXAMPLES = """\
-examples:
-  sotto requeue --plan v2.yaml --state state --dry-run
-      what waits, by reason and plan, and whether this plan or those kept cure it; changes nothing
-  sotto requeue --plan v2.yaml --state state
-      count it; the state directory has the plan from now on
-  sotto requeue --plan v2.yaml --broker client.json --topic reports-e1-p8
-      give it back to a streaming job
-
-Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
-
-The dry run does not say what would count: of budget periods that are closed all is late. How to see
-what is in quarantine for other reasons, and its bytes, is in docs/operations.md.
-"""
 
 #: Plans shown of what waits; anybody can send messages that name others.
 _SHOWN = 20

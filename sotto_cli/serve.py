@@ -10,6 +10,24 @@ The page listens on loopback, for whoever is on this machine. Elsewhere, and wit
 for a token, which a browser gives in a form and a program as Authorization: Bearer TOKEN. Without
 --token-file one is made and printed. --public asks for none, and shows estimates, intervals and
 plans alone: not what was rejected, what pseudonyms have spent, or how the job is.
+
+examples:
+  sotto serve --state build/state
+      http://127.0.0.1:8480/, until interrupted
+  sotto serve --state build/state --database postgresql+psycopg://localhost/sotto
+      where the job has a database of its own
+  sotto serve --database postgresql+psycopg://localhost/sotto --plan plan.yaml
+      of a streaming job, whose results sotto sink writes
+  sotto serve --state build/state --site results.example --token-file token.txt
+      behind a proxy of that name, on this machine
+  sotto serve --state build/state --site results.example --public
+      for everybody: estimates and plans alone
+  sotto serve --state build/state --log build/log
+      also say what is not counted yet, and what is wrong with the job
+  sotto serve --state build/state --kafka localhost:9092 --topic reports-e1-p8
+      likewise of a job that reads a topic, and which partitions are silent
+  sotto serve --state build/state --alerts alerts.yaml
+      also look for figures that move, show them, and tell who should know
 """
 
 from __future__ import annotations
@@ -32,31 +50,10 @@ if TYPE_CHECKING:
     from pipelines.web.access import Access
     from pipelines.web.watching import JobWatch
 
-HELP = "show results in a browser"
 
 PORT = 8480
 #: Seconds between two looks at whether results have changed, or alerts are to be sent again.
 LOOK = 5.0
-
-EXAMPLES = """\
-examples:
-  sotto serve --state build/state
-      http://127.0.0.1:8480/, until interrupted
-  sotto serve --state build/state --database postgresql+psycopg://localhost/sotto
-      where the job has a database of its own
-  sotto serve --database postgresql+psycopg://localhost/sotto --plan plan.yaml
-      of a streaming job, whose results sotto sink writes
-  sotto serve --state build/state --site results.example --token-file token.txt
-      behind a proxy of that name, on this machine
-  sotto serve --state build/state --site results.example --public
-      for everybody: estimates and plans alone
-  sotto serve --state build/state --log build/log
-      also say what is not counted yet, and what is wrong with the job
-  sotto serve --state build/state --kafka localhost:9092 --topic reports-e1-p8
-      likewise of a job that reads a topic, and which partitions are silent
-  sotto serve --state build/state --alerts alerts.yaml
-      also look for figures that move, show them, and tell who should know
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

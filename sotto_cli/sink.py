@@ -9,6 +9,17 @@ started again. One sink writes to a database.
 A newer revision replaces an older one, never the other way round. Records that are no documents
 are counted and left. The results are those of one job, the first in the topic; another
 job's documents are counted, and come in their place with --replace.
+
+examples:
+  sotto sink --topic reports-estimates --kafka localhost:9092 --database sqlite:///results.db
+      take all there is, and end
+  sotto sink --topic reports-estimates --broker client.json \\
+      --database postgresql+psycopg://sotto@db.example/sotto --follow
+      go on until interrupted; the password is best in PGPASSFILE
+  sotto sink ... --replace
+      the topic was made again, or the job began anew: forget what the database holds
+
+client.json is what sotto topics takes. PostgreSQL needs pip install 'sottovoce-tools[postgres]'.
 """
 
 from __future__ import annotations
@@ -24,21 +35,6 @@ from sotto_cli import options
 
 if TYPE_CHECKING:
     from pipelines.sinks.transfer import Transfer, Transferred
-
-HELP = "write a topic of estimates to a database"
-
-EXAMPLES = """\
-examples:
-  sotto sink --topic reports-estimates --kafka localhost:9092 --database sqlite:///results.db
-      take all there is, and end
-  sotto sink --topic reports-estimates --broker client.json \\
-      --database postgresql+psycopg://sotto@db.example/sotto --follow
-      go on until interrupted; the password is best in PGPASSFILE
-  sotto sink ... --replace
-      the topic was made again, or the job began anew: forget what the database holds
-
-client.json is what sotto topics takes. PostgreSQL needs pip install 'sottovoce-tools[postgres]'.
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,31 +4,7 @@ The pipeline reads the topics of one name, also epochs that are created while it
 estimates and what it rejects to the topics beside them; sotto sink brings estimates into a
 database. What must not be forgotten is in the job's folder (--state): the name that its documents
 carry, and its plans, which workers read there. The engine keeps the counts, in its checkpoints.
-"""
 
-from __future__ import annotations
-
-import argparse
-import logging
-import time
-from functools import partial
-from typing import TYPE_CHECKING
-
-from sotto.errors import AggregationError, BrokerError, ParameterError
-from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
-from sotto_cli.plan_folder import PlanFolder
-
-if TYPE_CHECKING:
-    from pipelines.beam.submission import JobFolder, Log, Topics
-    from pipelines.flink.watch import SubmittedJob
-
-HELP = "count reports all the time, on Flink or another engine of Beam's"
-
-#: Seconds between two looks at the folder of plans, and at the pipeline.
-_LOOK_SECONDS = 5.0
-
-EXAMPLES = """\
 examples:
   sotto topics create reports --partitions 8 --plan plan.yaml --broker client.json --sinks
       make what the pipeline reads and writes, once
@@ -50,6 +26,27 @@ Options that are not listed here are Beam's: --runner, --parallelism, --checkpoi
 (ms), --job_name, ...; for Flink what a savepoint needs is set unless it is given. A task manager
 has one Python process for a job, or as many as --sdk_worker_parallelism says: one a slot.
 """
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto.errors import AggregationError, BrokerError, ParameterError
+from sotto_cli import options
+from sotto_cli.exit_status import ExitStatus
+from sotto_cli.plan_folder import PlanFolder
+
+if TYPE_CHECKING:
+    from pipelines.beam.submission import JobFolder, Log, Topics
+    from pipelines.flink.watch import SubmittedJob
+
+
+#: Seconds between two looks at the folder of plans, and at the pipeline.
+_LOOK_SECONDS = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

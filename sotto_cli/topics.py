@@ -12,6 +12,22 @@ an operator gives back; only operators may write to it.
 With --devices, --aggregators, --readers and --operators, each a principal of the cluster, create
 also sets ACLs: devices may write reports and read nothing, aggregators do their work, readers read
 estimates, operators requeue. Sotto takes no right away: what others have allowed stays.
+
+examples:
+  sotto topics create reports --partitions 8 --plan plan.json --broker client.json
+      make reports-e1-p8 with append times, and a retention that covers the plan
+  sotto topics check reports-e1-p8 --plan plan.json --kafka localhost:9092
+      print what keeps it from being used, and what to do
+  sotto topics create reports --partitions 8 --sinks --plan plan.json --broker client.json
+      that, reports-estimates, reports-quarantine and reports-requeue
+  sotto topics create reports --partitions 8 --sinks --plan plan.json --broker admin.json \\
+      --devices User:devices --aggregators User:aggregator --readers User:reader
+      that, and who may do what with them
+  sotto topics list reports --kafka localhost:9092
+      its epochs
+
+client.json says how to reach a broker: {"servers": "host:port,host:port", "ca": "authority.pem",
+"user": "fleet", "password_file": "password"}; all but servers may be left out.
 """
 
 from __future__ import annotations
@@ -30,26 +46,6 @@ from sotto_cli.format import table
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
-
-HELP = "make and check the Kafka topics of reports"
-
-EXAMPLES = """\
-examples:
-  sotto topics create reports --partitions 8 --plan plan.json --broker client.json
-      make reports-e1-p8 with append times, and a retention that covers the plan
-  sotto topics check reports-e1-p8 --plan plan.json --kafka localhost:9092
-      print what keeps it from being used, and what to do
-  sotto topics create reports --partitions 8 --sinks --plan plan.json --broker client.json
-      that, reports-estimates, reports-quarantine and reports-requeue
-  sotto topics create reports --partitions 8 --sinks --plan plan.json --broker admin.json \\
-      --devices User:devices --aggregators User:aggregator --readers User:reader
-      that, and who may do what with them
-  sotto topics list reports --kafka localhost:9092
-      its epochs
-
-client.json says how to reach a broker: {"servers": "host:port,host:port", "ca": "authority.pem",
-"user": "fleet", "password_file": "password"}; all but servers may be left out.
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,20 @@ every outcome of a device's sampler, and compares the law with the certified one
 
 Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
 The status is 1 if a mechanism does not keep its word, and 0 otherwise.
+
+examples:
+  sotto audit
+      every mechanism of the library, and the claims of papers, in some two minutes
+  sotto audit --mechanism grr,oue --epsilon 0.5,1,2
+      two of them, as chains up to each of these amounts
+  sotto audit plan.yaml
+      what each metric really costs: a report at each level, a period, a lifetime
+  sotto audit plan.yaml --attack --format json
+      the same, every metric attacked, for a program to read
+
+An attacked amount above the certified one is no proof by itself: of bounds with a confidence of
+95 %, one in twenty may be too large by chance. The verdict is not that of a single bound: that any
+of them is wrong has a chance of one in a million.
 """
 
 from __future__ import annotations
@@ -29,24 +43,6 @@ if TYPE_CHECKING:
     from mechanisms.audit.claims import Auditor
     from sotto_cli.audit.library import LibraryAudit
     from sotto_cli.audit.plan import PlanAudit
-
-HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
-
-EXAMPLES = """\
-examples:
-  sotto audit
-      every mechanism of the library, and the claims of papers, in some two minutes
-  sotto audit --mechanism grr,oue --epsilon 0.5,1,2
-      two of them, as chains up to each of these amounts
-  sotto audit plan.yaml
-      what each metric really costs: a report at each level, a period, a lifetime
-  sotto audit plan.yaml --attack --format json
-      the same, every metric attacked, for a program to read
-
-An attacked amount above the certified one is no proof by itself: of bounds with a confidence of
-95 %, one in twenty may be too large by chance. The verdict is not that of a single bound: that any
-of them is wrong has a chance of one in a million.
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,22 @@
 Asked of a metric of a plan, or of a type of value and a ladder alone. How precise an estimate will
 be is computed from the probabilities that the sampler realises, for the worst data unless some are
 stated; intervals are those of the estimates, which cover the truth of the reports that count.
+
+examples:
+  sotto design --type category --domain 50 --ladder 0.5,1,2 --width 0.01
+      how many users an interval of one percentage point takes at each level
+  sotto design --type number --range 0 5000 --epsilon 1 --users 20000 --plot mean.svg
+      how precise the mean of 20,000 users is, and a chart of it
+  sotto design plan.yaml --users 100000
+      every metric of a plan, and for how long the budget lasts
+  sotto design plan.yaml --metric theme --floor 0.01 --format json
+      users to notice a share of 1 %, for a program to read
+  sotto design plan.yaml --users 100000 --panels 1,4,13,26
+      what it is worth if a device answers in every period, in one of 4, of 13 or of 26
+  sotto design plan.yaml --metric dark --experiment 10%:11%
+      users an arm to tell 11 % from 10 %, looking once, or every day
+
+Widths, errors and floors are in the unit of the value; shares are parts of one.
 """
 
 from __future__ import annotations
@@ -24,25 +40,7 @@ if TYPE_CHECKING:
     from sotto.design.questions import Question
     from sotto.design.spending import Budget
 
-HELP = "plan a collection: users, precision, ladder, budget, mechanism"
 
-EXAMPLES = """\
-examples:
-  sotto design --type category --domain 50 --ladder 0.5,1,2 --width 0.01
-      how many users an interval of one percentage point takes at each level
-  sotto design --type number --range 0 5000 --epsilon 1 --users 20000 --plot mean.svg
-      how precise the mean of 20,000 users is, and a chart of it
-  sotto design plan.yaml --users 100000
-      every metric of a plan, and for how long the budget lasts
-  sotto design plan.yaml --metric theme --floor 0.01 --format json
-      users to notice a share of 1 %, for a program to read
-  sotto design plan.yaml --users 100000 --panels 1,4,13,26
-      what it is worth if a device answers in every period, in one of 4, of 13 or of 26
-  sotto design plan.yaml --metric dark --experiment 10%:11%
-      users an arm to tell 11 % from 10 %, looking once, or every day
-
-Widths, errors and floors are in the unit of the value; shares are parts of one.
-"""
 #: The equations of so many candidates fit into memory.
 MAX_CANDIDATES = 10_000
 _WEEK = 7 * 86_400_000

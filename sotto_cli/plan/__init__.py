@@ -1,33 +1,8 @@
-"""Check a collection plan, compile it, and make a module of it.
+"""Check a collection plan, compile it, write what people are told, or a typed module for apps.
 
 A plan says what is collected, how each value is hidden, and what that may cost a person. It is
 written in YAML; devices and aggregators read the JSON that it is compiled to.
-"""
 
-from __future__ import annotations
-
-import argparse
-import os
-import sys
-from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING
-
-from sotto.errors import ParameterError, PlanError
-from sotto.plan.checks import amount
-from sotto.plan.durations import duration_text
-from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
-from sotto_cli.format import columns, table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sotto.plan.compiled import CompiledMetric, CompiledPlan
-
-HELP = "check a collection plan, compile it, write what people are told, or a typed module for apps"
-
-EXAMPLES = """\
 examples:
   sotto plan check plan.yaml
       what is collected, by which mechanism, and what it costs against the ceilings
@@ -56,6 +31,27 @@ examples:
   sotto plan sampler plan.yaml -o sampler.json
       write the integers that devices compare random words with, for clients in other languages
 """
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError, PlanError
+from sotto.plan.checks import amount
+from sotto.plan.durations import duration_text
+from sotto_cli import options
+from sotto_cli.exit_status import ExitStatus
+from sotto_cli.format import columns, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
 #: Of how many reports the detection floors in a plan's description are.

@@ -32,6 +32,13 @@ the seed can undo the randomization: keep such a log as the table itself is kept
 
 What --devices writes joins each device of the table with its pseudonyms, and so with every report
 of it in the log. It re-identifies: keep it as the table itself is kept, or do not ask for it.
+
+examples:
+  sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
+               --time-column scheduled --out build/log --devices build/devices.csv
+  sotto replay --plan plan.yaml --input usage.parquet --device-column user --time-column seen \\
+               --time-unit s --map startup=start_ms --null NA --ignore-panels --out replayed
+  sotto aggregate --plan plan.yaml --log replayed --state state && sotto estimates --state state
 """
 
 from __future__ import annotations
@@ -59,16 +66,6 @@ if TYPE_CHECKING:
     from sotto_cli.replay.devices import Played
     from sotto_cli.replay.table import Recordings
 
-HELP = "play a CSV or Parquet table back as devices, into an embedded log"
-
-EXAMPLES = """\
-examples:
-  sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
-               --time-column scheduled --out build/log --devices build/devices.csv
-  sotto replay --plan plan.yaml --input usage.parquet --device-column user --time-column seen \\
-               --time-unit s --map startup=start_ms --null NA --ignore-panels --out replayed
-  sotto aggregate --plan plan.yaml --log replayed --state state && sotto estimates --state state
-"""
 
 _SEEDED = (
     "warning: whoever knows the seed can undo the randomization of this log: it protects nobody. "

@@ -1,4 +1,4 @@
-"""Copy what is committed of a state directory to one file, beside runs.
+"""Copy a state directory to one file, beside runs.
 
 A run holds the directory for its whole time; a backup waits for it, and holds it only as long as
 it takes to link the files. The file is a tar archive, checked before it has its name. It has what
@@ -7,6 +7,11 @@ run under way, which is done again; the log.
 
 It holds pseudonyms and what they reported, as the state directory does: keep it where you would
 keep that, and no longer than the plans' horizon, after which it is of no use.
+
+examples:
+  sotto backup --state build/state --out state-2026-06-01.tar
+  sotto backup --check state-2026-06-01.tar
+      whether a backup is whole, and what it has
 """
 
 from __future__ import annotations
@@ -21,15 +26,6 @@ from sotto_cli import options
 
 if TYPE_CHECKING:
     from pipelines.maintenance.backup import BackedUp
-
-HELP = "copy a state directory to one file, beside runs"
-
-EXAMPLES = """\
-examples:
-  sotto backup --state build/state --out state-2026-06-01.tar
-  sotto backup --check state-2026-06-01.tar
-      whether a backup is whole, and what it has
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,14 @@ reports go when their budget period is closed.
 
 Who hands in a pseudonym shows which reports were his, for as long as you keep the request. Read
 pseudonyms from a file or a pipe: command lines are seen by others on the machine.
+
+examples:
+  sotto forget --state build/state --dry-run --file request.txt
+      what there is of each; changes nothing
+  sotto forget --state build/state --file - < request.txt
+  sotto forget --state build/state --file request.txt --database postgresql+psycopg://db/sotto
+
+Killed at any moment, it is finished by the next sotto forget, or sotto aggregate.
 """
 
 from __future__ import annotations
@@ -37,18 +45,6 @@ from sotto_cli.format import table
 
 if TYPE_CHECKING:
     from pipelines.maintenance.forget import Held
-
-HELP = "forget pseudonyms that a person hands in"
-
-EXAMPLES = """\
-examples:
-  sotto forget --state build/state --dry-run --file request.txt
-      what there is of each; changes nothing
-  sotto forget --state build/state --file - < request.txt
-  sotto forget --state build/state --file request.txt --database postgresql+psycopg://db/sotto
-
-Killed at any moment, it is finished by the next sotto forget, or sotto aggregate.
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,14 @@ Who was forgotten since the backup was made is forgotten again, before the direc
 sotto forget and sotto backup note keyed hashes in STATE.forgotten, beside the state directory. At
 another place, give that file with --forgotten; without it nothing is restored. --forgotten none
 brings them back: then do sotto forget again.
+
+examples:
+  sotto restore state-2026-06-01.tar --state build/state
+      build/state must not exist; then go on with sotto aggregate
+  sotto restore state.tar --state /new/state --forgotten state.forgotten
+      at another place: who was forgotten where the backup was made stays so
+  sotto restore state.tar --state state --database postgresql+psycopg://localhost/sotto
+      and have the results of this state directory there made again by the next run
 """
 
 from __future__ import annotations
@@ -23,18 +31,6 @@ from pathlib import Path
 
 from sotto_cli import options
 from sotto_cli.upkeep.backup import what_it_has
-
-HELP = "make a state directory of a backup"
-
-EXAMPLES = """\
-examples:
-  sotto restore state-2026-06-01.tar --state build/state
-      build/state must not exist; then go on with sotto aggregate
-  sotto restore state.tar --state /new/state --forgotten state.forgotten
-      at another place: who was forgotten where the backup was made stays so
-  sotto restore state.tar --state state --database postgresql+psycopg://localhost/sotto
-      and have the results of this state directory there made again by the next run
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,12 @@ restore. All jobs that read the log must have counted a segment: give a log to o
 
 sotto aggregate --follow --log-retention 60d does the first by itself. Topics remove by age on
 their own: sotto topics check says what they must be set to.
+
+examples:
+  sotto retain --state build/state --log build/log --dry-run
+      what would be removed
+  sotto retain --state build/state --log build/log --keep 60d
+  sotto retain --checkpoints build/flink/checkpoints --flink http://localhost:8081 --keep 7d
 """
 
 from __future__ import annotations
@@ -26,16 +32,6 @@ from sotto_cli import options
 
 if TYPE_CHECKING:
     from pipelines.maintenance.retention import Removable
-
-HELP = "remove what is kept for no more use: segments of the log, quarantine, checkpoints"
-
-EXAMPLES = """\
-examples:
-  sotto retain --state build/state --log build/log --dry-run
-      what would be removed
-  sotto retain --state build/state --log build/log --keep 60d
-  sotto retain --checkpoints build/flink/checkpoints --flink http://localhost:8081 --keep 7d
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -301,7 +301,6 @@ def test_help_lists_every_command_without_importing_what_is_heavy():
 def with_command(monkeypatch, action):
     """Stand-in for a command whose run does what the test wants."""
     module = types.ModuleType("sotto_cli.probe", "A probe.")
-    module.HELP, module.EXAMPLES = "probe", ""
     module.add_arguments = lambda parser: None
     module.run = action
     monkeypatch.setitem(sys.modules, "sotto_cli.probe", module)
