@@ -90,9 +90,10 @@ class Client(Unshared):
         in memory and warns once: ceilings and consent then hold for this client alone, and every
         other one is a new device.
     publisher : Publisher or str
-        Takes the messages. The client never closes it, since several clients may share it; one that
-        it makes itself, an :class:`~clientsdk.HttpPublisher` for the collector at a URL such as
-        ``"https://telemetry.example"``, it closes with itself.
+        Takes the messages. The client never closes it, since several clients may share it. The
+        client closes one that it makes itself, of the URL of a collector
+        (``"https://telemetry.example"``), of an embedded log (``"file:build/log"``) or of a Kafka
+        topic in the clear (``"kafka://broker:9092/reports-e1-p8"``).
     clock : callable
         Returns seconds since the epoch, as ``time.time`` does. Before 2020 and from 2100 on it
         cannot be right: nothing is recorded or sent then. A clock that was ahead is followed back,

@@ -463,11 +463,11 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
 
 
 def checked_publisher(publisher: Publisher | str) -> Publisher:
-    """Return the publisher, or one to the collector at a URL."""
+    """Return the publisher, or the one that a URL stands for."""
     if isinstance(publisher, str):
-        from clientsdk.publishers.http import HttpPublisher
+        from clientsdk.publishers import publisher_of
 
-        return HttpPublisher(publisher)
+        return publisher_of(publisher)
     if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
         expected = "a collector's url, or an object with a method publish(shard, message)"
         if isinstance(publisher, type):
@@ -475,7 +475,7 @@ def checked_publisher(publisher: Publisher | str) -> Publisher:
                 f"publisher must be {expected}; got the class {publisher.__name__}: make one of it"
             )
         if isinstance(publisher, os.PathLike):
-            expected += ", such as EmbeddedLogPublisher(path)"
+            expected += '; a log\'s folder is "file:" before its path'
         raise wrong_type("publisher", expected, publisher)
     return publisher
 

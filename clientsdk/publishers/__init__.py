@@ -10,6 +10,15 @@ if TYPE_CHECKING:
 
     from clientsdk.publishers.contract import Buffered, Publisher, Revocable
 
+#: Publishers that a URL stands for, by its scheme: a module, and the class in it whose ``from_url``
+#: makes one. A new scheme is a line here.
+PUBLISHERS = {
+    "https": ("clientsdk.publishers.http", "HttpPublisher"),
+    "http": ("clientsdk.publishers.http", "HttpPublisher"),
+    "file": ("clientsdk.publishers.log", "EmbeddedLogPublisher"),
+    "kafka": ("clientsdk.publishers.kafka", "KafkaPublisher"),
+}
+
 __all__ = ["Buffered", "MemoryPublisher", "Publisher", "Revocable"]
 
 
@@ -35,6 +44,24 @@ def pseudonym_in(message: bytes) -> bytes:
         return pseudonym_of(message)
     except FormatError as error:
         raise PublishError(f"these bytes are not a message of one device: {error}") from None
+
+
+def publisher_of(url: str) -> Publisher:
+    """Return the publisher that a URL stands for; one without a known scheme is a collector's.
+
+    Raises
+    ------
+    ParameterError
+        The URL is not such as its publisher takes.
+    ModuleNotFoundError
+        The publisher needs a package that is not installed.
+    """
+    from importlib import import_module
+
+    scheme = url.partition(":")[0].lower()
+    module, name = PUBLISHERS.get(scheme, PUBLISHERS["https"])
+    made: Publisher = getattr(import_module(module), name).from_url(url)
+    return made
 
 
 class MemoryPublisher:

@@ -91,6 +91,11 @@ class HttpPublisher(Unshared):
         self._used = 0.0
         self._closed = False
 
+    @classmethod
+    def from_url(cls, url: str) -> HttpPublisher:
+        """Return the publisher to a collector at ``https://host``; see the class for errors."""
+        return cls(url)
+
     def publish(self, shard: int, message: bytes) -> None:
         """Post a message; it is durable when this returns.
 

@@ -98,6 +98,21 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
         self._lost: set[int] = set()
         lifecycle.watch_forks(self)
 
+    @classmethod
+    def from_url(cls, url: str) -> KafkaPublisher:
+        """Return the publisher to ``kafka://host:port,host:port/topic``, a cluster in the clear.
+
+        Raises ParameterError if the URL has no topic, or a name and password: a cluster with TLS
+        takes a :class:`Broker` in place of a URL.
+        """
+        servers, _, topic = url.partition("//")[2].partition("/")
+        if not servers or not topic or "@" in servers:
+            raise ParameterError(
+                "publisher must be such as kafka://broker:9092/reports-e1-p8; a cluster with TLS "
+                "or names takes KafkaPublisher(Broker(...), topic)"
+            )
+        return cls(servers, topic)
+
     def publish(self, shard: int, message: bytes) -> None:
         """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns."""
         self._check_process()

@@ -62,6 +62,26 @@ class EmbeddedLogPublisher(Unshared):
         # send again.
         self._lost: dict[int, str] = {}
 
+    @classmethod
+    def from_url(cls, url: str) -> EmbeddedLogPublisher:
+        """Return the publisher to a log's folder: ``file:build/log`` or ``file:///var/log/sotto``.
+
+        Raises ParameterError for a folder of another host, or for none.
+        """
+        from urllib.request import url2pathname
+
+        path = url.partition(":")[2]
+        if path.startswith("//"):
+            host, slash, path = path[2:].partition("/")
+            if host not in ("", "localhost"):
+                raise ParameterError(
+                    "publisher must be a folder of this machine, as in file:///log"
+                )
+            path = slash + path
+        if not path:
+            raise ParameterError("publisher must name a folder, as in file:build/log")
+        return cls(url2pathname(path))
+
     def publish(self, shard: int, message: bytes) -> None:
         """Append a message to the partition of its pseudonym, or raise PublishError."""
         self._check_process()

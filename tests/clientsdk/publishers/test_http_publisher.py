@@ -6,11 +6,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from device_plans import plan, reporter
+from publishing import Collector, Handler, refuse
 
 from clientsdk import NO_LIFETIME_BOUND, Client
 from clientsdk.publishers.http import Address, HttpPublisher
@@ -21,60 +20,6 @@ from sotto.wire.format import Row, encode_message
 
 def message(pseudonym: bytes = b"p" * 16) -> bytes:
     return encode_message(bytes(32), 3, [(0, [Row(0, pseudonym, os.urandom(16), 0, b"\1")])])
-
-
-class Collector(ThreadingHTTPServer):
-    """A server that keeps what it is sent, and answers as a test says."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.taken: list[tuple[tuple[str, int], dict[str, str], bytes]] = []
-        self.answer: Callable[[Handler], None] = Handler.take
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [body for _, _, body in self.taken]
-
-    @property
-    def connections(self) -> list[tuple[str, int]]:
-        return [address for address, _, _ in self.taken]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    server: Collector
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert self.path == "/v1/reports"
-        self.server.taken.append((self.client_address, dict(self.headers), body))
-        self.server.answer(self)
-
-    def take(self) -> None:
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def refuse(status: int, *headers: tuple[str, str]) -> Callable[[Handler], None]:
-    def answer(handler: Handler) -> None:
-        handler.send_response(status)
-        for header in (*headers, ("Content-Length", "0")):
-            handler.send_header(*header)
-        handler.end_headers()
-
-    return answer
 
 
 @pytest.fixture

@@ -16,20 +16,15 @@ import time
 import pytest
 from confluent_kafka import Producer
 from device_plans import reporter
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from messages import SOMEBODY, message, pseudonym
+from publishing import TOPIC, played_cluster, taken
 
-from clientsdk import Broker, KafkaPublisher, Publisher
+from clientsdk import KafkaPublisher, Publisher
 from clientsdk.publishers import Buffered, kafka, kafka_connections
 from sotto.errors import ParameterError, PublishError
 from sotto.kafka import client_logs
 from sotto.wire.format import Row, encode_message
-
-#: The played cluster makes topics of four partitions.
-TOPIC = "reports-e1-p4"
-OLD = (2, 3)
-
 
 SIZE = len(message(bytes(60)))
 #: Seconds that a busy machine may take longer; what is never given up takes for ever.
@@ -43,25 +38,8 @@ def producer_of(publisher, pseudonym=SOMEBODY):
 
 @pytest.fixture
 def cluster():
-    """A cluster as publishers reach it; it lives as long as its producer."""
-    played = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-    (server,) = played.list_topics(TOPIC, timeout=600).brokers.values()
-    yield Broker(f"{server.host}:{server.port}", api_version=OLD)
-    played.purge()
-
-
-def taken(broker, expected):
-    """Partitions and messages of the topic, once there are as many as expected."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.servers, api_version=OLD)
-    consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
-    consumer.seek_to_beginning()
-    found: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + 600
-    while len(found) < expected and time.monotonic() < deadline:
-        for partition, records in consumer.poll(timeout_ms=200).items():
-            found += [(partition.partition, record.value) for record in records]
-    consumer.close()
-    return sorted(found)
+    with played_cluster() as broker:
+        yield broker
 
 
 def test_the_contract_one_shard_a_message(cluster):

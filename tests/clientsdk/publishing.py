@@ -1,0 +1,183 @@
+"""Where publishers publish to in tests: a collector, a played Kafka cluster; and one maker each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from confluent_kafka import Producer
+from kafka import KafkaConsumer, TopicPartition
+from oblivious import Gateway, Relay, known
+
+from clientsdk import Broker, EmbeddedLogPublisher, KafkaPublisher, MemoryPublisher, Publisher
+from clientsdk.publishers.http import HttpPublisher
+from clientsdk.publishers.ohttp import ObliviousPublisher
+from sotto.log.writer import LogReader, partitions
+from sotto.wire.batch import join_messages, split_messages
+
+#: The played cluster makes topics of four partitions.
+TOPIC = "reports-e1-p4"
+OLD = (2, 3)
+
+
+class Collector(ThreadingHTTPServer):
+    """A server that keeps what it is sent, and answers as a test says."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.taken: list[tuple[tuple[str, int], dict[str, str], bytes]] = []
+        self.answer: Callable[[Handler], None] = Handler.take
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body for _, _, body in self.taken]
+
+    @property
+    def connections(self) -> list[tuple[str, int]]:
+        return [address for address, _, _ in self.taken]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Collector
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.path == "/v1/reports"
+        self.server.taken.append((self.client_address, dict(self.headers), body))
+        self.server.answer(self)
+
+    def take(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def refuse(status: int, *headers: tuple[str, str]) -> Callable[[Handler], None]:
+    def answer(handler: Handler) -> None:
+        handler.send_response(status)
+        for header in (*headers, ("Content-Length", "0")):
+            handler.send_header(*header)
+        handler.end_headers()
+
+    return answer
+
+
+@contextmanager
+def played_cluster() -> Iterator[Broker]:
+    """A cluster as publishers reach it; it lives as long as its producer."""
+    played = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    (server,) = played.list_topics(TOPIC, timeout=600).brokers.values()
+    yield Broker(f"{server.host}:{server.port}", api_version=OLD)
+    played.purge()
+
+
+def taken(broker, expected):
+    """Partitions and messages of the topic, once there are as many as expected."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.servers, api_version=OLD)
+    consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
+    consumer.seek_to_beginning()
+    found: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + 600
+    while len(found) < expected and time.monotonic() < deadline:
+        for partition, records in consumer.poll(timeout_ms=200).items():
+            found += [(partition.partition, record.value) for record in records]
+    consumer.close()
+    return sorted(found)
+
+
+def logged(directory: Path) -> list[bytes]:
+    """Return the bodies of all records of an embedded log."""
+    readers = [LogReader(partition) for partition in partitions(directory)]
+    return [record.body for reader in readers for record in reader.records(0, reader.end())]
+
+
+#: A publisher, what returns the messages that arrived given those expected, and what makes the way
+#: unusable, for those ways that can be.
+Way = tuple[Publisher, Callable[[list[bytes]], list[bytes]], Callable[[], object] | None]
+
+
+@contextmanager
+def memory(folder: Path) -> Iterator[Way]:
+    publisher = MemoryPublisher()
+    yield publisher, lambda _: [body for _, body in publisher.messages], None
+
+
+@contextmanager
+def log(folder: Path) -> Iterator[Way]:
+    publisher = EmbeddedLogPublisher(folder / "log")
+    yield publisher, lambda _: logged(folder / "log"), lambda: (folder / "log").write_bytes(b"")
+
+
+@contextmanager
+def http(folder: Path) -> Iterator[Way]:
+    with Collector() as server:
+        publisher = HttpPublisher(server.url, timeout=300)
+        yield (
+            publisher,
+            lambda _: [each for body in server.bodies for each in split_messages(body)],
+            lambda: setattr(server, "answer", refuse(503)),
+        )
+        publisher.close()
+        server.shutdown()
+
+
+@contextmanager
+def oblivious(folder: Path) -> Iterator[Way]:
+    gateway, answers = Gateway(), [known(204)]
+    requests: list[bytes] = []
+
+    def behind(body: bytes) -> tuple[int, dict[str, str], bytes]:
+        request, encapsulate = gateway.decapsulate(body)
+        requests.append(request)
+        return 200, {"Content-Type": "message/ohttp-res"}, encapsulate(answers[-1])
+
+    with Relay() as server:
+        server.answer = behind
+        publisher = ObliviousPublisher(
+            server.url, "https://telemetry.example", gateway.configuration, timeout=300
+        )
+        yield (
+            publisher,
+            lambda expected: [m for r in requests for m in expected if join_messages([m]) in r],
+            lambda: answers.append(known(503)),
+        )
+        publisher.close()
+        server.shutdown()
+
+
+@contextmanager
+def kafka(folder: Path) -> Iterator[Way]:
+    with played_cluster() as broker:
+        publisher = KafkaPublisher(broker, TOPIC, timeout=300)
+        yield (
+            publisher,
+            lambda expected: [body for _, body in taken(broker, len(expected))],
+            None,
+        )
+        publisher.close()
+
+
+#: A new publisher is a line here.
+WAYS: dict[str, Callable[[Path], AbstractContextManager[Way]]] = {
+    "memory": memory,
+    "log": log,
+    "http": http,
+    "oblivious": oblivious,
+    "kafka": kafka,
+}
