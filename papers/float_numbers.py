@@ -30,8 +30,8 @@ from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
 from mechanisms.estimators.variance import bit_means, share_variance
-from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
+from papers.gradual_release.comparison import bit_noise, check_epsilon
 
 _ROOT = 405 * sqrt(241)
 #: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).

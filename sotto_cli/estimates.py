@@ -59,9 +59,9 @@ from typing import TypeAlias
 from mechanisms.estimate import forged
 from mechanisms.items import OF_EXPERIMENTS, Method
 from sotto.clocks import now_ms
+from sotto.columns import aligned
 from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
-from sotto_cli.format import aligned
 from sotto_cli.options import add, add_format, warn
 
 Row: TypeAlias = Mapping[str, object]

@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.columns import aligned
 from sotto.errors import ParameterError
 from sotto_cli import options
-from sotto_cli.format import aligned
 
 if TYPE_CHECKING:
     from pipelines.sinks.views import View

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clientsdk.wording import day, minute
+from sotto.columns import columns, exact
 from sotto.errors import ParameterError
-from sotto_cli.format import columns, exact
 from sotto_cli.options import add
 
 if TYPE_CHECKING:

@@ -62,6 +62,25 @@ def numbers(text: str) -> list[float]:
         ) from None
 
 
+def several(most: int) -> Callable[[str], tuple[int, ...]]:
+    """Return the type of an option such as ``--panels 1,4,13``: whole numbers, each once."""
+    return lambda text: tuple(dict.fromkeys(map(whole(1, most), text.split(","))))
+
+
+def compared(text: str) -> tuple[float, float]:
+    """Return two numbers: the type of an option such as ``--experiment 10%:11%``."""
+    try:
+        first, other = (
+            float(part.removesuffix("%")) / (100 if part.endswith("%") else 1)
+            for part in text.split(":")
+        )
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be two numbers, such as 10%:11% or 410:400"
+        ) from None
+    return first, other
+
+
 def whole(least: int, most: float = float("inf")) -> Callable[[str], int]:
     """Return the type of an option that is a whole number in a range."""
 
@@ -84,6 +103,13 @@ def above_zero(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
 
 
+def probability(text: str) -> float:
+    """Return a number in (0, 1): the type of an option such as ``--confidence 0.95``."""
+    if not 0 < (number := above_zero(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must lie in (0, 1)")
+    return number
+
+
 def share(text: str) -> float:
     """Return a share in [0, 1], such as 0.01 or 1%: the type of an option."""
     try:
@@ -102,6 +128,9 @@ _TYPES: dict[str, Callable[[str], object]] = {
     "DIR": Path,
     "FILE": Path,
     "SHARE": share,
+    "N": whole(1),
+    "E": above_zero,
+    "P": probability,
 }
 
 

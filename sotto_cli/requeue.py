@@ -35,10 +35,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.columns import table
 from sotto.errors import ParameterError
 from sotto_cli import options
 from sotto_cli.aggregate import fates
-from sotto_cli.format import table
 
 if TYPE_CHECKING:
     from pipelines.aggregation.result_rows import Candidates

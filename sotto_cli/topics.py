@@ -37,11 +37,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.columns import table
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.access import ROLES, grants
 from sotto.plan.durations import duration_text
 from sotto_cli import options
-from sotto_cli.format import table
 
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from papers.gradual_release.attacks import ATTACKS, least_error
+from papers.gradual_release.comparison import compare, noisy_sampling_epsilon
 from papers.gradual_release.formulas import response_share_variance, response_shares
 from papers.gradual_release.noisy_sampling import NoisySampling
 

@@ -20,7 +20,7 @@ from math import exp, expm1, fsum
 from typing import NamedTuple
 
 from mechanisms.errors import UnrelatedLevelsError
-from mechanisms.planner.comparison import bit_noise
+from papers.gradual_release.comparison import bit_noise
 
 #: Probabilities given as floats may miss what they stand for by so much.
 _ROUNDING = Fraction(1, 10**12)

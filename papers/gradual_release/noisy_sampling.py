@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bytes
 from mechanisms.audit.cases import unit
 from mechanisms.estimate import Estimate
-from mechanisms.planner.comparison import noisy_sampling_epsilon
 from mechanisms.randomness import Source
+from papers.gradual_release.comparison import noisy_sampling_epsilon
 
 
 def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: int) -> float:

@@ -6,26 +6,24 @@ sampler realises.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
-from typing import TYPE_CHECKING
+from math import inf, sqrt
 
-from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for, supports_constant
 from sotto.design.experiment import ArmUsers, Effect
 from sotto.design.questions import Question
+from sotto.design.segments import SegmentDesign
 from sotto.design.spending import YEAR, Lifetime
 from sotto.errors import ParameterError
 from sotto.plan.choice import Asked, spec_of
 
-if TYPE_CHECKING:
-    from mechanisms.base import Mechanism
-    from sotto.design.segments import SegmentDesign
-
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
+#: The largest thousandth of epsilon that is tried.
+_MOST = 16_000
 #: Parameters of a mechanism that the metric itself gives.
 _GIVEN = ("domain_size", "missing", "clip", "dimensions")
 #: Parameters of mechanisms that are compared, where a plan would have to choose them.
@@ -133,10 +131,6 @@ class Design:
     data: str
     #: Those that are sent.
     levels: tuple[LevelDesign, ...]
-    #: Relaxed beside fresh reports, in the unit of the value.
-    steps: tuple[Step, ...]
-    #: Relaxed beside noisy sampling, of one yes or no; none of a single level.
-    sampled: tuple[Comparison, ...]
     #: All mechanisms that could be had, best first; none where they cannot be compared.
     others: tuple[Other, ...]
     #: Micro-epsilon at which the users would reach a target that they miss.
@@ -197,8 +191,6 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
         precisions[-1].what,
         precisions[-1].data,
         levels,
-        tuple(_steps(question, n)),
-        tuple(sampled_instead(question.ladder[: question.sent], n)) if question.sent > 1 else (),
         tuple(_others(question, n)),
     )
     return replace(found, enough=_enough(question, goal, n)) if found.missed else found
@@ -211,20 +203,21 @@ def _needed(question: Question, precision: Precision, goal: Goal) -> int | None:
     return question.users(precision.reports(goal.measure, goal.target, goal.confidence))
 
 
-def _steps(question: Question, n: int) -> list[Step]:
-    def error(mechanism: Mechanism, level: int) -> float:
-        return question.precision_of(mechanism, level).standard_error(n)
-
-    chain = build(question.spec, question.ladder[: question.sent], question.name)
-    return steps(chain, question.alone, error)
-
-
 def _enough(question: Question, goal: Goal, n: int) -> int | None:
-    def reached(mechanism: Mechanism) -> float:
-        return question.precision_of(mechanism, 0).measure(goal.measure, n, goal.confidence)
+    """Return the least thousandth of epsilon, in micro-epsilon, at which n reports reach the goal.
 
-    assert goal.target is not None
-    return epsilon_for(question.alone, reached, goal.target)
+    None if the largest that is tried is not enough.
+    """
+    target = inf if goal.target is None else goal.target
+
+    def enough(thousandths: int) -> bool:
+        try:
+            precision = question.precision_of(question.alone(thousandths * 1000), 0)
+            return precision.measure(goal.measure, n, goal.confidence) <= target
+        except ParameterError:
+            return False
+
+    return 1000 * (1 + bisect_left(range(1, _MOST), True, key=enough)) if enough(_MOST) else None
 
 
 def _others(question: Question, n: int) -> list[Other]:

@@ -17,9 +17,9 @@ from mechanisms.audit.guessing import Attack, provable
 from mechanisms.audit.reports import UnexpectedReportsError
 from mechanisms.errors import ParameterError, did_you_mean
 from mechanisms.exact import MICRO
+from sotto.columns import exact, table
 from sotto_cli.audit.device import DeviceSampler, device_cases, metric_of
 from sotto_cli.exit_status import ExitStatus
-from sotto_cli.format import exact, table
 
 Progress = Callable[[str], None]
 #: Columns about code: attacks on reports of devices and of the batch code; how devices draw.

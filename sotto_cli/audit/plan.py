@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from mechanisms.audit.claims import Auditor, Finding, examine
 from mechanisms.exact import MICRO
+from sotto.columns import columns, exact, table
 from sotto.design.spending import Lifetime
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
@@ -23,7 +24,6 @@ from sotto_cli.audit.library import (
     verdict,
 )
 from sotto_cli.exit_status import ExitStatus
-from sotto_cli.format import columns, exact, table
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from sotto.columns import columns, table
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
 from sotto_cli import options
 from sotto_cli.exit_status import ExitStatus
-from sotto_cli.format import columns, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

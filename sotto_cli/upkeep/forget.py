@@ -39,9 +39,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from clientsdk.wording import day
+from sotto.columns import table
 from sotto.errors import ParameterError
 from sotto_cli import options
-from sotto_cli.format import table
 
 if TYPE_CHECKING:
     from pipelines.maintenance.forget import Held

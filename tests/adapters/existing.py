@@ -8,8 +8,8 @@ from typing import Any
 
 from mechanisms.channel import Channel
 from mechanisms.errors import UnrelatedLevelsError
-from mechanisms.planner.comparison import bit_noise, noisy_sampling_epsilon
 from papers.gradual_release.channels import forward_kernel
+from papers.gradual_release.comparison import bit_noise, noisy_sampling_epsilon
 from papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,

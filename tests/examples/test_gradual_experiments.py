@@ -20,8 +20,8 @@ from examples.gradual.__main__ import (
     share_rows,
     variance_rows,
 )
-from mechanisms.planner.comparison import noisy_sampling_epsilon
 from mechanisms.testing import SeededSource
+from papers.gradual_release.comparison import noisy_sampling_epsilon
 from papers.gradual_release.formulas import response_shares
 
 SEED, REPEATS = 7, 200

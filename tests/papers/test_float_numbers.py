@@ -13,7 +13,6 @@ from statistical import check_normal, check_variance
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.variance import share_variance
 from mechanisms.exact import exp_bounds
-from mechanisms.planner.comparison import bit_noise
 from papers.float_numbers import (
     HYBRID_FROM,
     Duchi,
@@ -24,6 +23,7 @@ from papers.float_numbers import (
     sampled_bit_variance,
     threshold_variance,
 )
+from papers.gradual_release.comparison import bit_noise
 
 SEED = 20261123
 

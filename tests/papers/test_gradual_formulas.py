@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mechanisms.errors import UnrelatedLevelsError
-from mechanisms.planner.comparison import bit_noise
+from papers.gradual_release.comparison import bit_noise
 from papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from statistical import check_counts, check_normal
 
 from mechanisms.errors import ParameterError
-from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
 from mechanisms.testing import SeededSource
+from papers.gradual_release.comparison import compare, noisy_sampling_epsilon
 from papers.gradual_release.noisy_sampling import (
     NoisySampling,
     noisy_sampling_variance,

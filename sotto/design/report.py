@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from mechanisms.exact import MICRO
 from mechanisms.planner.targets import MEASURES
-from sotto.design.spending import figure
+from sotto.columns import columns, epsilon, number
+from sotto.design.answers import Answers
+from sotto.design.experiment import Effect
+from sotto.design.metric import Design, Goal
+from sotto.design.spending import Budget, figure
 from sotto.plan.durations import duration_text
-from sotto_cli.format import columns, epsilon, number
-
-if TYPE_CHECKING:
-    from sotto.design.experiment import Effect
-    from sotto.design.metric import Design, Goal
-    from sotto.design.spending import Budget
 
 T = TypeVar("T")
 
@@ -31,17 +29,16 @@ _RANKED = {
 }
 #: Sentences are broken after so many characters.
 _WIDTH = 100
-_FRESH = "Relaxed beside fresh reports of the same total, each with its own best parameters:"
 
 
-def lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
+def lines(answers: Answers) -> list[str]:
     """Return what was found as text, and why nothing can be said of some metrics."""
     found: list[str] = []
-    for answer in answers:
+    for answer in answers.designs:
         found += [*_one(answer), ""]
-    for name, why in refused.items():
+    for name, why in answers.refused.items():
         found += [*wrap(f"{name}: {why}.", _WIDTH), ""]
-    return [*found, *_budget(budget)]
+    return [*found, *_budget(answers.budget)]
 
 
 def _one(found: Design) -> list[str]:
@@ -71,33 +68,6 @@ def _one(found: Design) -> list[str]:
     ]
     if found.missed:
         out += ["", _instead(found)]
-    if question.sent > 1:
-        out += ["", _FRESH]
-        out += columns(
-            found.steps,
-            {
-                "level": lambda step: str(step.level + 1),
-                "total": lambda step: epsilon(step.certified),
-                "relaxed": lambda step: number(step.relaxed),
-                "fresh": lambda step: "" if step.fresh is None else number(step.fresh),
-                "error of fresh over relaxed": lambda step: (
-                    "" if step.fresh is None else f"{step.fresh / step.relaxed:.2f}"
-                ),
-            },
-        )
-        out += ["", "One yes or no, relaxed beside noisy samples of a permanent response:"]
-        out += columns(
-            found.sampled,
-            {
-                "reports": lambda row: str(row.samples),
-                "total": lambda row: f"{row.epsilon:.3f}",
-                "relaxed": lambda row: number(row.relaxation**0.5),
-                "sampled": lambda row: number(row.noisy_sampling**0.5),
-                "error of sampled over relaxed": lambda row: (
-                    f"{(row.noisy_sampling / row.relaxation) ** 0.5:.2f}"
-                ),
-            },
-        )
     if found.others:
         ranked = _RANKED.get(question.kind, "")
         out += ["", f"Mechanisms at the last level, by predicted error{ranked}:"]
@@ -246,12 +216,12 @@ def _budget(budget: Budget) -> list[str]:
     return [f"{text}. Amounts are epsilon."]
 
 
-def json_lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
+def json_lines(answers: Answers) -> list[str]:
     """Return what was found as JSON; amounts are micro-epsilon, all else in the value's unit."""
     document = {
-        "metrics": [_document(answer) for answer in answers],
-        "refused": dict(refused),
-        "budget": vars(budget),
+        "metrics": [_document(answer) for answer in answers.designs],
+        "refused": answers.refused,
+        "budget": vars(answers.budget),
     }
     return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
 
@@ -275,20 +245,10 @@ def _document(found: Design) -> dict[str, object]:
             "epsilon": found.enough,
         },
         "levels": [vars(level) for level in found.levels],
-        "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
         "panels": [vars(row) for row in found.panels],
         "experiment": None if found.effect is None else vars(found.effect),
         "arms": [vars(row) for row in found.arms],
         "segments": [vars(row) for row in found.segments],
-        "noisy_sampling": [
-            {
-                "reports": row.samples,
-                "epsilon": row.epsilon,
-                "relaxed": row.relaxation**0.5,
-                "sampled": row.noisy_sampling**0.5,
-            }
-            for row in found.sampled
-        ],
         "mechanisms": [{**vars(other), "spec": dict(other.spec)} for other in found.others],
     }
 

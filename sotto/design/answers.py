@@ -1,0 +1,170 @@
+"""What ``sotto design`` answers: about every metric of a plan, or one question without a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+from mechanisms.exact import MICRO, to_micro
+from mechanisms.planner.targets import Assumed
+from sotto.design.experiment import Effect, arm_users
+from sotto.design.metric import Design, Goal, Terms, design, in_panels
+from sotto.design.questions import Question, affordable, question_of, question_of_metric
+from sotto.design.segments import in_segments
+from sotto.design.spending import Budget, lifetime_of
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: The equations of so many candidates fit into memory.
+MAX_CANDIDATES = 10_000
+_RANGED = ("number", "ordinal", "vector")
+_WEEK = 7 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """What is known of the data before they are collected."""
+
+    share: float | None = None
+    #: Whether numbers lie all over their range.
+    uniform: bool = False
+    #: How many candidate strings there are, or a file with one a line.
+    candidates: str | None = None
+
+    def of(self, kind: str, own: tuple[str, ...] = ()) -> Assumed:
+        """Return what is assumed of values of a type; ``own`` are a plan's candidates."""
+        spread = tuple((place + 0.5) / 1000 for place in range(1000))
+        values = spread if self.uniform and kind in _RANGED else None
+        return Assumed(self.share, values, self._candidates(own) if kind == "string" else ())
+
+    def _candidates(self, own: tuple[str, ...]) -> tuple[str, ...]:
+        given = self.candidates
+        if given is None:
+            return own
+        if given.isdigit():
+            found = tuple(f"candidate {number}" for number in range(min(int(given), 1 << 20)))
+        else:
+            lines = map(str.strip, Path(given).read_text(encoding="utf-8-sig").splitlines())
+            found = tuple(dict.fromkeys(x for x in lines if x and not x.startswith("#")))
+        if not 1 <= len(found) <= MAX_CANDIDATES:
+            raise ParameterError(
+                f"--candidates: {given} has {len(found)} strings, not 1 to {MAX_CANDIDATES}"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Questions, and what may be spent on the answers."""
+
+    questions: list[Question]
+    budget: Budget
+    plan: CompiledPlan | None = None
+
+
+def asked_of_plan(
+    plan: CompiledPlan,
+    candidates: Mapping[str, tuple[str, ...]],
+    supposed: Supposed,
+    metric: str | None = None,
+) -> Asked:
+    """Return the questions about the metrics of a plan, or about one of them."""
+
+    def question(each: CompiledMetric) -> Question:
+        assumed = supposed.of(each.type, candidates.get(each.name, ()))
+        return question_of_metric(plan, each, assumed)
+
+    metrics = plan.metrics if metric is None else (plan.metric(metric),)
+    budget = Budget(
+        plan.cost,
+        plan.ceilings.period,
+        plan.ceilings.lifetime,
+        plan.permanent,
+        lifetime_of(plan).periods,
+        plan.period,
+        plan.recurring,
+    )
+    return Asked([question(each) for each in metrics], budget, plan)
+
+
+def asked_alone(
+    kind: str,
+    ladder: Sequence[float],
+    given: Mapping[str, int],
+    supposed: Supposed,
+    *,
+    mechanism: str | None = None,
+    ends: Sequence[float] = (0.0, 1.0),
+    limit: int = 1,
+    ceilings: Sequence[float | None] = (None, None),
+) -> Asked:
+    """Return the question about a type of value and a ladder, in epsilons.
+
+    ``ends`` are those of a number's range; ``ceilings`` the epsilon that a period may cost, and a
+    lifetime.
+    """
+    low, high = ends
+    if not -inf < low < high < inf:
+        raise ParameterError(f"--range must be LOW HIGH with LOW below HIGH, not {low:g} {high:g}")
+    low, scale = (low, high - low) if kind in _RANGED else (0.0, 1.0)
+    question = question_of(
+        kind,
+        [to_micro(amount) for amount in ladder],
+        given,
+        mechanism=mechanism,
+        assumed=supposed.of(kind),
+        scale=scale,
+        low=low,
+        limit=limit,
+    )
+    ceiling, lifetime = (None if each is None else round(each * MICRO) for each in ceilings)
+    periods = affordable(question, ceiling, lifetime)
+    recurring = 0 if question.constant else question.cost
+    return Asked([question], Budget(question.cost, ceiling, lifetime, 0, periods, None, recurring))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The design of each metric, and why there is none of others."""
+
+    designs: list[Design]
+    refused: dict[str, str]
+    budget: Budget
+
+
+def answers(
+    asked: Asked,
+    goal: Goal,
+    users: int | None = None,
+    *,
+    panels: tuple[int, ...] = (),
+    period: int | None = None,
+    effect: Effect | None = None,
+) -> Answers:
+    """Answer all questions.
+
+    ``panels`` are numbers of panels to be tried, in budget periods of ``period`` milliseconds where
+    there is no plan. Raises ParameterError if the only question cannot be answered, or the period
+    is 0.
+    """
+    if period is not None and period < 1:
+        raise ParameterError("--period must be above 0")
+    found: list[Design] = []
+    refused: dict[str, str] = {}
+    budget = asked.budget
+    ceiling = None if budget.lifetime is None else budget.lifetime - budget.permanent
+    terms = Terms(budget.period_length or period or _WEEK, budget.recurring, ceiling)
+    for question in asked.questions:
+        try:
+            answer = design(question, goal, users)
+            arms = arm_users(question, effect) if effect else ()
+            cut = in_segments(asked.plan, question, answer.users) if asked.plan else ()
+            traded = in_panels(answer, panels, terms) if panels else ()
+            found.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
+        except ParameterError as error:
+            if len(asked.questions) == 1:
+                raise
+            refused[question.name] = str(error)
+    return Answers(found, refused, budget)
