@@ -30,7 +30,7 @@ from benchmarks.soak.stage import FaultError
 from deploy.errors import DeployError
 from deploy.kafka.broker import LocalBroker
 from pipelines.flink.rest import FlinkError
-from pipelines.sinks.documents import HealthDocument
+from pipelines.results.documents import HealthDocument
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 

@@ -95,9 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pipelines.exporter.freshness import stale
     from pipelines.results.reader import ResultsReader
+    from pipelines.results.tables import ALARMS, ESTIMATES
+    from pipelines.results.views import ENDS
     from pipelines.sinks.sql import Results, of_state
-    from pipelines.sinks.tables import ALARMS, ESTIMATES
-    from pipelines.sinks.views import ENDS
     from pipelines.storage.directory import LastRun
 
     last = None if args.state is None else LastRun.of(Path(args.state))

@@ -26,7 +26,7 @@ from sotto.errors import ParameterError
 from sotto_cli import options
 
 if TYPE_CHECKING:
-    from pipelines.sinks.views import View
+    from pipelines.results.views import View
 
 
 FORMATS = ("parquet", "csv", "arrow", "json")
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:
     """Return the files to write, each with its view."""
-    from pipelines.sinks.views import VIEWS
+    from pipelines.results.views import VIEWS
 
     views = {view.name: view for view in VIEWS}
     if table is None:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.ports import HOST, free_ports
+from pipelines.results.tables import WINDOWS
 from pipelines.sinks.sql import Results, of_state
-from pipelines.sinks.tables import WINDOWS
 from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent

@@ -16,8 +16,8 @@ import sqlalchemy as sql
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import RunResult, aggregate
+from pipelines.results.documents import parse
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.documents import parse
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.frozen import FrozenLog

@@ -24,7 +24,7 @@ from pipelines.aggregation import counts
 from pipelines.aggregation.audit import audit as audit_of
 from pipelines.aggregation.counts import Matrix, WindowKey
 from pipelines.aggregation.rows import NEWEST
-from pipelines.sinks.documents import WindowDocument
+from pipelines.results.documents import WindowDocument
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates

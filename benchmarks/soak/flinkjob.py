@@ -19,7 +19,7 @@ from deploy.flink.operator import Operator
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
 from pipelines.flink.rest import FlinkError
-from pipelines.sinks.documents import Document, HealthDocument, parse
+from pipelines.results.documents import Document, HealthDocument, parse
 from pipelines.sources.kafka_reader import make_consumer
 from sotto.errors import BrokerError
 from sotto.kafka.admin import connected

@@ -30,8 +30,8 @@ from benchmarks.soak.fleet import plan_of
 from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, FaultError, Injection, Stage, wait_until
 from pipelines.bounded.driver import STEPS as COMMIT_STEPS
 from pipelines.bounded.run import aggregate
+from pipelines.results.tables import WINDOWS
 from pipelines.sinks.sql import Results, of_state
-from pipelines.sinks.tables import WINDOWS
 from pipelines.sources.base import BoundedSource
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory

@@ -15,7 +15,7 @@ from benchmarks.soak.load import METRICS, SECOND, plan_of
 from benchmarks.soak.trend import trend
 from deploy.kafka.broker import LocalBroker
 from pipelines.exporter.lag import WatchedStream
-from pipelines.sinks.documents import RejectsDocument, WindowDocument
+from pipelines.results.documents import RejectsDocument, WindowDocument
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 

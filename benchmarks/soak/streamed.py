@@ -25,7 +25,7 @@ from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, Injection, Stage, wait_
 from clientsdk.ledger import read_file
 from pipelines.aggregation.counts import Matrix, WindowKey
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.documents import PeriodDocument, RejectsDocument, WindowDocument
+from pipelines.results.documents import PeriodDocument, RejectsDocument, WindowDocument
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker

@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 
 from pipelines.aggregation.audit import Audit, audit
+from pipelines.results.tables import PERIODS, QUARANTINE
 from pipelines.sinks.sql import Results
-from pipelines.sinks.tables import PERIODS, QUARANTINE
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
 from sotto.plan.compiled import CompiledPlan

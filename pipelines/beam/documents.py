@@ -39,7 +39,7 @@ from pipelines.beam.coders import StateCoder
 from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.decoding import Grouped, Keyed, increase
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.sinks import documents
+from pipelines.results import documents
 from pipelines.sources.base import LATEST
 from sotto.clocks import now_ms
 from sotto.errors import FormatError

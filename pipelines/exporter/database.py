@@ -15,8 +15,8 @@ from mechanisms.estimators.poisoning import KINDS
 from pipelines.aggregation.audit import Totals
 from pipelines.exporter.committed import Period
 from pipelines.results.database import ReadOnlyDatabase
-from pipelines.sinks.documents import WINDOW_KEY
-from pipelines.sinks.tables import (
+from pipelines.results.documents import WINDOW_KEY
+from pipelines.results.tables import (
     ALARMS,
     ESTIMATES,
     HEALTH,
@@ -26,7 +26,7 @@ from pipelines.sinks.tables import (
     QUARANTINE,
     WINDOWS,
 )
-from pipelines.sinks.views import ENDS, NEWEST, VIEW_ESTIMATES, is_complete, newest
+from pipelines.results.views import ENDS, NEWEST, VIEW_ESTIMATES, is_complete, newest
 
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4

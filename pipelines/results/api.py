@@ -31,7 +31,7 @@ from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
 from pipelines.results.reader import Chosen, Page, ResultsReader, milliseconds, moment
 from pipelines.results.records import Health
-from pipelines.sinks.views import VIEWS, View
+from pipelines.results.views import VIEWS, View
 from sotto.errors import AggregationError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time

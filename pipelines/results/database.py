@@ -13,9 +13,9 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks.schema import OLDER, is_older, read_as_null
+from pipelines.results.schema import OLDER, is_older, read_as_null
+from pipelines.results.tables import META
 from pipelines.sinks.sql import first_line
-from pipelines.sinks.tables import META
 from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError, install_hint
 

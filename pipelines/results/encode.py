@@ -11,8 +11,9 @@ from typing import IO, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.results.fields import Kind
 from pipelines.results.reader import Row, moment
-from pipelines.sinks.views import Kind, View
+from pipelines.results.views import View
 from sotto.csv_cells import write_csv_rows
 
 #: Writes rows, which come some at a time, to a file.
@@ -26,6 +27,7 @@ _TYPES: Mapping[Kind, Any] = {
     "time": pa.timestamp("ms", tz="UTC"),
     "integers": pa.list_(pa.int64()),
     "texts": pa.list_(pa.string()),
+    "pairs": pa.list_(pa.list_(pa.float64())),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.results.encode import WRITERS
 from pipelines.results.reader import ResultsReader, Row
-from pipelines.sinks.views import View
+from pipelines.results.views import View
 
 
 def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> dict[Path, int]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from pipelines.http.problems import CONTENT
-from pipelines.sinks.views import Column, Kind, View
+from pipelines.results.fields import Kind, fields_of
+from pipelines.results.records import JobNumbers
+from pipelines.results.views import Column, View
 
 Schema: TypeAlias = dict[str, Any]
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
@@ -29,45 +31,18 @@ _TYPES: Mapping[Kind, Schema] = {
     "time": {"type": "string", "format": "date-time"},
     "integers": {"type": "array", "items": {"type": "integer"}},
     "texts": {"type": "array", "items": {"type": "string"}},
+    "pairs": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
 }
-#: What examples have in a column, by its name, or else by what it holds.
-_SAMPLES: Mapping[str, object] = {
-    "collector": "fleet.example",
-    "plan": "departures",
-    "version": 3,
-    "metric": "carrier",
-    "window_start": "2013-06-01T00:00:00.000Z",
-    "window_end": "2013-06-29T00:00:00.000Z",
-    "segment": "",
-    "type": "category",
-    "mechanism": "grr",
-    "kind": "share",
-    "item": "DL",
-    "low": 0.11,
-    "high": 0.15,
-    "standard_error": 0.01,
-    "unit": "share",
-    "position": 2,
-    "method": "unbiased",
-    "biased": False,
-    "complete": True,
-    "significant": None,
-    "p_value": None,
-    "confounded_with": None,
-    "minimum_reports": 20,
-    "withheld": None,
-    "revision": 7,
-    "reason": "late",
-    "requeued": 0,
-}
-_SAMPLES_BY_KIND: Mapping[Kind, object] = {
-    "text": "text",
+#: What examples have in a column that has none of its own.
+_EXAMPLES: Mapping[Kind, object] = {
+    "text": None,
     "integer": 4810,
-    "number": 0.13,
-    "boolean": True,
+    "number": None,
+    "boolean": None,
     "time": "2013-06-01T00:00:00.000Z",
     "integers": [10, 800, 4000],
-    "texts": ["AA"],
+    "texts": None,
+    "pairs": None,
 }
 _PROBLEM = {
     name: {**said, "example": {"title": "there are no results yet", "status": 503}}
@@ -93,13 +68,16 @@ HEALTH: Schema = {
             "format": "date-time",
             "description": "append time up to which reports have been read",
         },
+        **{
+            each.name: {"type": ["integer", "null"], "description": each.about.text}
+            for each in fields_of(JobNumbers)
+        },
         "offsets": {
             "type": "object",
             "additionalProperties": {"type": "integer"},
             "description": "partition to the offset that the job reads next",
         },
     },
-    "additionalProperties": {"type": ["integer", "null"]},
 }
 
 
@@ -123,7 +101,10 @@ def page_of(view: View) -> Answers:
     said = "cursor of the next page; null on the last one"
     schema["properties"]["next"] = {"type": ["string", "null"], "description": said}
     schema["required"].append("next")
-    row = {each.name: _SAMPLES.get(each.name, _SAMPLES_BY_KIND[each.kind]) for each in view.columns}
+    row = {
+        each.name: _EXAMPLES[each.kind] if each.example is None else each.example
+        for each in view.columns
+    }
     content["application/json"]["example"] = {view.name: [row], "next": None}
     for kind, media_type in MEDIA_TYPES.items():
         text: Schema = {"type": "string"}
@@ -137,3 +118,7 @@ def page_of(view: View) -> Answers:
 
 def _column(column: Column) -> Schema:
     return {"description": column.comment, "anyOf": [_TYPES[column.kind], _NULL]}
+
+
+def _example(column: Column) -> object:
+    return _EXAMPLES[column.kind] if column.example is None else column.example

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import sqlalchemy as sql
 
 from pipelines.results.database import ReadOnlyDatabase
+from pipelines.results.fields import Kind
 from pipelines.results.records import Alarm, Budget, Estimate, Health, Metric, Rejection, Window
-from pipelines.sinks.committed import health_of
-from pipelines.sinks.sql import of_state
-from pipelines.sinks.tables import ESTIMATES, HEALTH, META, WINDOWS
-from pipelines.sinks.views import (
+from pipelines.results.tables import ESTIMATES, HEALTH, META, WINDOWS
+from pipelines.results.views import (
     METRIC,
     NEWEST,
     VIEW_ALARMS,
@@ -27,12 +26,13 @@ from pipelines.sinks.views import (
     VIEW_METRICS,
     VIEW_REJECTIONS,
     VIEW_WINDOWS,
-    Kind,
     View,
     newest,
     newest_windows,
     of_metric,
 )
+from pipelines.sinks.committed import health_of
+from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
@@ -343,6 +343,7 @@ _CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
     "time": moment,
     "integers": tuple,
     "texts": tuple,
+    "pairs": lambda pairs: tuple(map(tuple, pairs)),
 }
 
 

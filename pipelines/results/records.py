@@ -1,7 +1,8 @@
-"""What results are made of: frozen records, one a row; times are aware datetimes in UTC.
+"""The fields of the results: frozen records, one a row; times are aware datetimes in UTC.
 
-Privacy amounts are in units of epsilon. None stands for what the reports do not determine and for
-what is withheld; then ``withheld`` says why.
+This is where a field is declared, with its type and what it means; all else is derived from it
+(:mod:`pipelines.results.fields`). Privacy amounts are in units of epsilon. None stands for what the
+reports do not determine and for what is withheld; then ``withheld`` says why.
 """
 
 from __future__ import annotations
@@ -9,117 +10,265 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, TypeAlias
+
+from pipelines.results.fields import About
+
+Collector: TypeAlias = Annotated[str, About("who collects", "fleet.example", key=True)]
+Plan: TypeAlias = Annotated[str, About("name of the plan", "departures", key=True)]
+Version: TypeAlias = Annotated[int, About("version of the plan", 3, key=True, small=True)]
+MetricName: TypeAlias = Annotated[str, About("name of the metric", "carrier", key=True)]
+MetricType: TypeAlias = Annotated[
+    str, About("type of the metric, such as category or number", "category")
+]
+Mechanism: TypeAlias = Annotated[str, About("by which values were randomized", "grr")]
+Reports: TypeAlias = Annotated[int, About("reports that it is made of", 4810, "n")]
+ReportsByLevel: TypeAlias = Annotated[
+    tuple[int, ...], About("of these, by level, the first one first", [10, 800, 4000])
+]
+Withheld: TypeAlias = Annotated[
+    str | None,
+    About("why there is no estimate, such as too few reports; null where there is one"),
+]
+Revision: TypeAlias = Annotated[int, About("grows whenever the window changes", 7)]
+Complete: TypeAlias = Annotated[
+    bool,
+    About(
+        "whether all reports of the window were due and their grace over; until then its figures "
+        "are so far",
+        True,
+        absent=True,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
-class _OfWindow:
+class OfWindow:
     """What names a window of a metric: with all reports, or with those of one segment."""
 
-    collector: str
-    plan: str
-    version: int
-    metric: str
-    window_start: datetime
-    window_end: datetime
-    segment: str  #: empty for all reports, else such as ``os=linux,app_version=2``
+    collector: Collector
+    plan: Plan
+    version: Version
+    metric: MetricName
+    window_start: Annotated[datetime, About("when the window begins", key=True)]
+    window_end: Annotated[
+        datetime,
+        About("when the window ends; the end is not part of it", "2013-06-29T00:00:00.000Z"),
+    ]
+    segment: Annotated[
+        str,
+        About(
+            "which reports: empty for all, else such as os=linux,app_version=2",
+            "",
+            key=True,
+            absent="",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Window(_OfWindow):
+class Window(OfWindow):
     """A window of a metric that has reports, in all or in one segment of them."""
 
-    type: str
-    mechanism: str
-    reports: int  #: that count: the newest level of each chain
-    reports_by_level: tuple[int, ...]
-    minimum_reports: int  #: below which the plan has estimates withheld
-    withheld: str | None  #: why there are no estimates
-    revision: int  #: grows when the window changes
-    complete: bool  #: all its reports were due; until then figures are so far
+    type: MetricType
+    mechanism: Mechanism
+    reports: Reports
+    reports_by_level: ReportsByLevel
+    minimum_reports: Annotated[
+        int, About("number of reports below which the plan has estimates withheld", 20)
+    ]
+    withheld: Withheld
+    revision: Revision
+    complete: Complete
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate(_OfWindow):
+class Estimate(OfWindow):
     """An estimate of a window."""
 
-    position: int  #: order within the window
-    kind: str  #: ``share``, ``mean``, ``quantile`` ...
-    item: str  #: symbol, probability, point ..., by kind
-    value: float | None  #: unbiased where ``method`` says nothing else
-    low: float | None  #: ends of the interval of 95 %
-    high: float | None
-    standard_error: float | None
-    shown: float | None  #: for charts: the closest value that can be; no interval belongs to it
-    detection_floor: float | None  #: smallest true share that is distinguished from zero
-    unit: str | None
-    method: str | None
-    biased: bool  #: known to be off by more than noise; then there is no interval
-    significant: bool | None  #: of a candidate string
-    p_value: float | None
-    confounded_with: tuple[str, ...] | None
-    reports: int
-    reports_by_level: tuple[int, ...]
-    withheld: str | None
-    revision: int
-    complete: bool  #: all reports of the window were due; until then figures are so far
+    position: Annotated[int, About("order within the window", 2, small=True)]
+    kind: Annotated[
+        str,
+        About(
+            "what is estimated: share, group, mean, missing, quantile, cdf, bit, string, "
+            "unexplained, arm_share, difference",
+            "share",
+            key=True,
+        ),
+    ]
+    item: Annotated[
+        str, About("of which symbol, coordinate, probability or point, by kind", "DL", key=True)
+    ]
+    value: Annotated[
+        float | None,
+        About(
+            "the estimate; unbiased where method says nothing else, so it may lie outside of what "
+            "is possible",
+            0.13,
+            rounding="nearest",
+        ),
+    ]
+    low: Annotated[float | None, About("lower end of the interval of 95 %", 0.11, rounding="down")]
+    high: Annotated[float | None, About("upper end of the interval of 95 %", 0.15, rounding="up")]
+    standard_error: Annotated[
+        float | None,
+        About(
+            "standard error of the estimate, from the randomization alone", 0.01, rounding="error"
+        ),
+    ]
+    shown: Annotated[
+        float | None,
+        About(
+            "for charts: the closest value that is possible; the interval does not belong to it",
+            0.13,
+            "display",
+            rounding="nearest",
+        ),
+    ]
+    detection_floor: Annotated[
+        float | None,
+        About("smallest true share that is reliably distinguished from zero", 0.02, rounding="up"),
+    ]
+    unit: Annotated[str | None, About("share, rank, or the unit of the metric", "share")]
+    method: Annotated[
+        str | None,
+        About(
+            "how far the estimate can be relied on: unbiased, monotone, smoothed, em, biased or "
+            "always",
+            "unbiased",
+        ),
+    ]
+    significant: Annotated[
+        bool | None,
+        About(
+            "of a candidate string: whether it is certainly there; of a difference: whether the "
+            "interval excludes zero",
+            rounding="exact",
+        ),
+    ]
+    p_value: Annotated[
+        float | None,
+        About(
+            "of a candidate string: p-value after the correction for many candidates; of a "
+            "difference: p-value at all looks together",
+            rounding="probability",
+        ),
+    ]
+    confounded_with: Annotated[
+        tuple[str, ...] | None,
+        About(
+            "of a candidate string: others that the reports do not distinguish from it",
+            rounding="exact",
+        ),
+    ]
+    reports: Reports
+    reports_by_level: ReportsByLevel
+    withheld: Withheld
+    revision: Revision
+    complete: Complete
+    biased: Annotated[
+        bool,
+        About(
+            "whether the estimate is known to be off by more than noise: it then has no interval",
+            False,
+            computed=True,
+        ),
+    ]
+    reach: Annotated[
+        tuple[tuple[float, float], ...] | None,
+        About(
+            "by level, how far one forged report can raise, and lower, the number of reports times "
+            "the estimate; of a mean of numbers that can be missing also the share present, as a "
+            "multiple of it; null where no bound is known",
+            rounding="multiples",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm(_OfWindow):
+class Alarm(OfWindow):
     """Reports of a window that are not those of honest devices."""
 
-    kind: str  #: ``coins``, ``levels``, ``bits`` or ``cells``
-    statistic: float  #: what was seen
-    expected: float  #: what honest devices have on average
-    threshold: float  #: from where on it is an alarm
-    p_value: float  #: bound of the probability that honest devices show as much, by chance
-    reports: int  #: or pairs of levels, that it is seen in
-    message: str
-    revision: int
+    kind: Annotated[str, About("coins, levels, bits or cells", "coins", key=True)]
+    statistic: Annotated[float, About("what was seen", 9.1)]
+    expected: Annotated[float, About("what honest devices have on average", 4.0)]
+    threshold: Annotated[float, About("from where on it is an alarm", 8.5)]
+    p_value: Annotated[
+        float, About("bound of the probability that honest devices show as much, by chance", 1e-10)
+    ]
+    reports: Annotated[int, About("reports, or pairs of levels, it is seen in", 4810, "n")]
+    message: Annotated[str, About("the same in words")]
+    revision: Revision
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric of a plan's version that has results."""
 
-    collector: str
-    plan: str
-    version: int
-    metric: str
-    type: str
-    mechanism: str
-    windows: int
-    reports: int  #: of all of them
-    first_window: datetime  #: start of the first window
-    newest_window: datetime  #: start of the newest window
+    collector: Collector
+    plan: Plan
+    version: Version
+    metric: MetricName
+    type: MetricType
+    mechanism: Mechanism
+    windows: Annotated[int, About("windows with reports")]
+    reports: Annotated[int, About("reports of all of them")]
+    first_window: Annotated[datetime, About("when the first window begins")]
+    newest_window: Annotated[datetime, About("when the newest window begins")]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The audit of a budget period, over the devices that reported in it."""
+    """The audit of a budget period, over the pseudonyms that reported in it."""
 
-    collector: str
-    period_start: datetime
-    period_end: datetime
-    closed: bool  #: whether nothing more is accepted
-    pseudonyms: int
-    chains: int
-    accepted: float  #: epsilon that was counted, summed over pseudonyms
-    observed: float  #: epsilon of all that arrived, summed over pseudonyms
-    most_accepted: float  #: of a single pseudonym
-    most_observed: float
-    over_budget: int  #: pseudonyms revoked because they sent more than their budget
-    equivocation: int  #: pseudonyms revoked because they contradicted themselves
+    collector: Collector
+    period_start: Annotated[datetime, About("when the budget period begins", key=True)]
+    period_end: Annotated[datetime, About("when it ends; the end is not part of it")]
+    closed: Annotated[bool, About("whether nothing more is accepted for it", True)]
+    pseudonyms: Annotated[int, About("pseudonyms that reported")]
+    chains: Annotated[int, About("recorded values that reports are about")]
+    accepted: Annotated[
+        float, About("epsilon of all reports that count, summed over pseudonyms", micro=True)
+    ]
+    observed: Annotated[
+        float, About("epsilon of all reports that arrived, summed over pseudonyms", micro=True)
+    ]
+    most_accepted: Annotated[
+        float, About("largest accepted epsilon of a single pseudonym", micro=True)
+    ]
+    most_observed: Annotated[
+        float, About("largest observed epsilon of a single pseudonym", micro=True)
+    ]
+    over_budget: Annotated[int, About("pseudonyms revoked for sending more than their budget")]
+    equivocation: Annotated[int, About("pseudonyms revoked for contradicting themselves")]
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """Reports that were rejected for a reason."""
 
-    collector: str
-    reason: str
-    reports: int
-    requeued: int | None  #: of these, taken again since; None if not known
+    collector: Collector
+    reason: Annotated[str, About("why they were rejected", "late", key=True)]
+    reports: Annotated[int, About("reports rejected for this reason", 12, "rows")]
+    requeued: Annotated[
+        int | None, About("of these, taken again since; null if that is not known", 0)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class JobNumbers:
+    """What a job says of itself; None for what it does not know."""
+
+    reports: Annotated[int | None, About("reports decoded")]
+    duplicates: Annotated[
+        int | None, About("of them repeats of a report that was known, which count once")
+    ]
+    counted: Annotated[int | None, About("answers that count")]
+    superseded: Annotated[int | None, About("reports replaced by a newer level of the same answer")]
+    revoked: Annotated[int | None, About("pseudonyms revoked")]
+    chains: Annotated[int | None, About("answers in open budget periods")]
+    pseudonyms: Annotated[int | None, About("pseudonyms in open budget periods")]
+    state_bytes: Annotated[int | None, About("state of open budget periods")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +279,6 @@ class Health:
     job: str  #: random name of the state directory or of the streaming job
     generation: int  #: of the results, which grows with every change
     clock: datetime | None  #: append time up to which reports have been read
-    #: Of the job: ``reports``, ``duplicates``, ``chains``, ``pseudonyms``, ``state_bytes`` ...;
-    #: None for what it does not know.
+    #: Of the job, by name of a field of :class:`JobNumbers`; None for what it does not know.
     numbers: Mapping[str, int | None]
     offsets: Mapping[str, int]  #: partition to the offset that the job reads next

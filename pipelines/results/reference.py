@@ -13,9 +13,9 @@ from typing import TypeAlias
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pipelines.sinks.schema import VERSION
-from pipelines.sinks.tables import METADATA, SINK_METADATA
-from pipelines.sinks.views import VIEWS, View
+from pipelines.results.schema import VERSION
+from pipelines.results.tables import METADATA, SINK_METADATA
+from pipelines.results.views import VIEWS, View
 
 #: Of a column: its name, what it holds, and what it means.
 _Row: TypeAlias = tuple[str, str, str]

@@ -17,7 +17,7 @@ import numpy as np
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.published import NOTHING, PublishedWindow
 from pipelines.aggregation.result_rows import Candidates, rows_of_windows
-from pipelines.sinks import documents
+from pipelines.results import documents
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory

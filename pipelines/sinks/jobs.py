@@ -14,8 +14,9 @@ from typing import NamedTuple
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError
 
-from pipelines.sinks.documents import Document
-from pipelines.sinks.tables import HEALTH, JOBS, META, OFFSETS, REVISIONS, WINDOWS, forget
+from pipelines.results.documents import Document
+from pipelines.results.tables import HEALTH, JOBS, META, OFFSETS, REVISIONS, WINDOWS
+from pipelines.sinks.rows import forget
 from sotto.errors import AggregationError
 
 _LOGGER = logging.getLogger(__name__)

@@ -29,8 +29,9 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks import jobs, schema, tables
-from pipelines.sinks.documents import Document, parse
+from pipelines.results import schema, tables
+from pipelines.results.documents import Document, parse
+from pipelines.sinks import jobs, rows
 from sotto.errors import AggregationError, install_hint
 
 #: How long a statement waits for another process that holds a SQLite file, s.
@@ -105,7 +106,7 @@ class Database:
         self.engine.dispose()
 
     def prepare(self) -> None:
-        """Create tables and views; see :func:`pipelines.sinks.schema.prepare`."""
+        """Create tables and views; see :func:`pipelines.results.schema.prepare`."""
         schema.prepare(self.engine, sink=self._sink)
         if self._sqlite:
             # Readers do not block writers.
@@ -158,12 +159,12 @@ class Results(Database):
         failed = f"generation {generation} is committed, but its results could not be written"
         with _mapped(failed), self.engine.begin() as connection:
             if projection.anew:
-                tables.forget(connection, collector, projection.state)
+                rows.forget(connection, collector, projection.state)
             _raise_generation(connection, projection)
             for windows, estimates in projection.changed:
-                tables.replace_windows(connection, windows, estimates)
-            tables.replace_all(connection, tables.PERIODS, collector, projection.periods)
-            tables.replace_all(connection, tables.QUARANTINE, collector, projection.quarantine)
+                rows.replace_windows(connection, windows, estimates)
+            rows.replace_all(connection, tables.PERIODS, collector, projection.periods)
+            rows.replace_all(connection, tables.QUARANTINE, collector, projection.quarantine)
 
     def estimates(
         self, metric: str | None = None, at: int | None = None, collector: str | None = None
@@ -336,14 +337,14 @@ def _write_newer(
     connection: sql.Connection, documents: Sequence[Document], *, singly: bool
 ) -> tuple[int, int]:
     """Write what is newer than the results; return how many were written and refused."""
-    fresh = tables.newer(connection, documents)
+    fresh = rows.newer(connection, documents)
     refused = 0
     if singly:
         refused = sum(not _stored(connection, each) for each in fresh)
     elif fresh:
-        tables.write_documents(connection, fresh)
+        rows.write_documents(connection, fresh)
     for collector, number in Counter(each.collector_name for each in fresh).items():
-        tables.mark_changed(connection, collector, number)
+        rows.mark_changed(connection, collector, number)
     return len(fresh) - refused, refused
 
 
@@ -351,7 +352,7 @@ def _stored(connection: sql.Connection, document: Document) -> bool:
     """Write a document, or nothing of it if the database cannot store it."""
     try:
         with connection.begin_nested():
-            tables.write_documents(connection, [document])
+            rows.write_documents(connection, [document])
     except DBAPIError as error:
         if not _unstorable(error):
             raise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.sinks.documents import Document, parse
+from pipelines.results.documents import Document, parse
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import Applied, DocumentDatabase
 from pipelines.sources import kafka_reader

@@ -29,7 +29,7 @@ from mechanisms.coins import shard_of
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.documents import WindowDocument, parse, window_document
+from pipelines.results.documents import WindowDocument, parse, window_document
 from pipelines.storage.directory import StateDirectory
 from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry

@@ -23,8 +23,8 @@ from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
 from pipelines.beam.plans import LOOK_SECONDS
 from pipelines.flink.rest import ENDED, Job
+from pipelines.results.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sinks.sql import Results, of_state
-from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
 from sotto_cli import main

@@ -10,7 +10,7 @@ from streaming_logs import Outcome, outcome_of_tables
 
 from pipelines.aggregation import quarantine
 from pipelines.aggregation.step import Tally
-from pipelines.sinks.tables import HEALTH
+from pipelines.results.tables import HEALTH
 from pipelines.storage import files
 from sotto.plan.compiled import CompiledPlan
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.counts import WindowKey
+from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sinks.sql import Results, of_state
-from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.wire.decode import Reject

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Projection, Results
-from pipelines.sinks.tables import ESTIMATES
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from sotto.plan.compile import parse_plan

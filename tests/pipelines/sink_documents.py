@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import sqlalchemy as sql
 
-from pipelines.sinks.documents import (
+from pipelines.results.documents import (
     health_document,
     parse,
     period_document,
     rejects_document,
     window_document,
 )
+from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import Applied, DocumentDatabase, Results
-from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 
 TOPIC, ID = "reports-estimates", "first"
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)

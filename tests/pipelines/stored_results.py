@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sql
 
+from pipelines.results.tables import Row
 from pipelines.sinks.sql import Projection, Results
-from pipelines.sinks.tables import Row
 
 COLLECTOR = "tests.example"
 DAY = 86_400_000

@@ -26,7 +26,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from pipelines.aggregation import quarantine
 from pipelines.beam import counting, decoding, documents, plans, reading
 from pipelines.beam.stream import Stream
-from pipelines.sinks.documents import Document, parse
+from pipelines.results.documents import Document, parse
 from pipelines.sources.base import Source
 from sotto.wire.decode import Reject
 

@@ -16,7 +16,7 @@ from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, st
 
 from pipelines.aggregation.step import Tally
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.documents import (
+from pipelines.results.documents import (
     Document,
     HealthDocument,
     PeriodDocument,

@@ -20,8 +20,8 @@ from plan_texts import plan_head
 from report_logs import START, Device, append, write
 
 from pipelines.bounded.run import RunResult
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import ProjectionError
-from pipelines.sinks.tables import ESTIMATES
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.plan.compile import load_plan

@@ -23,8 +23,8 @@ from pipelines.exporter.database import Database
 from pipelines.exporter.engine import Engine, WatchedEngine
 from pipelines.exporter.health import Health, Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import Documents, WatchedDocuments
+from pipelines.results.documents import parse
 from pipelines.sinks.committed import documents_of, health_of, projection
-from pipelines.sinks.documents import parse
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase, of_state
 from pipelines.storage.directory import StateDirectory

@@ -19,9 +19,9 @@ from examples.notebooks.small_job import play
 from pipelines.bounded.run import aggregate
 from pipelines.results.database import NoResultsError, ResultsError, UnreadableError
 from pipelines.results.reader import Chosen, ResultsReader
+from pipelines.results.tables import METADATA, SINK_METADATA
+from pipelines.results.views import VIEWS
 from pipelines.sinks.sql import DocumentDatabase
-from pipelines.sinks.tables import METADATA, SINK_METADATA
-from pipelines.sinks.views import VIEWS
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,8 @@ from report_logs import faulty, honest, write
 from step_plans import plans
 
 from pipelines.bounded.run import aggregate
-from pipelines.sinks import tables
+from pipelines.results.tables import Row
+from pipelines.sinks import rows as written_rows
 from pipelines.sinks.sql import Results
 from sotto.errors import AggregationError
 from sotto_cli import main
@@ -69,16 +70,16 @@ def test_the_tables_are_those_of_sqlite(
 
 def killed(log: Path, state: Path, url: sql.URL) -> None:
     """Run, and die at the end of the transaction, before the last table is written."""
-    written = tables.replace_all
+    written = written_rows.replace_all
 
     def die(
-        connection: sql.Connection, into: sql.Table, collector: str, rows: Sequence[tables.Row]
+        connection: sql.Connection, into: sql.Table, collector: str, rows: Sequence[Row]
     ) -> None:
         if into.name == "quarantine":
             os._exit(9)
         written(connection, into, collector, rows)
 
-    tables.replace_all = die
+    written_rows.replace_all = die
     aggregate(log, state, plans(), url, max_reports=MAX_REPORTS)
 
 

@@ -16,13 +16,13 @@ from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sql
+from pipelines.sinks.documents import parse
 
 from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
 from pipelines.sinks import schema, tables
 from pipelines.sinks.committed import documents_of, health_of, projection
-from pipelines.sinks.documents import parse
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.log import EmbeddedLog

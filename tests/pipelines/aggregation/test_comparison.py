@@ -21,7 +21,7 @@ from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.comparison import arms_of
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
-from pipelines.sinks.documents import WindowDocument, parse, window_document
+from pipelines.results.documents import WindowDocument, parse, window_document
 from pipelines.sinks.sql import Projection, Results
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan

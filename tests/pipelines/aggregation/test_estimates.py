@@ -14,7 +14,7 @@ from mechanisms.items import Method
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import estimate, rows_of_windows
-from pipelines.sinks.tables import ESTIMATES, WINDOWS
+from pipelines.results.tables import ESTIMATES, WINDOWS
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.registry import Registry
 

@@ -11,10 +11,10 @@ import json
 import attacks
 import pytest
 
+from pipelines.results.documents import WindowDocument, parse, window_document
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.sinks.documents import WindowDocument, parse, window_document
+from pipelines.results.tables import ALARMS
 from pipelines.sinks.sql import Projection, Results
-from pipelines.sinks.tables import ALARMS
 from pipelines.web import rendering
 from pipelines.web.pages import METRIC
 from pipelines.web.snapshot import Snapshot

@@ -36,11 +36,11 @@ from mechanisms.vector.coordinates import CoordinateSampling
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
+from pipelines.results.documents import WindowDocument, parse
+from pipelines.results.tables import ESTIMATES, WINDOWS
 from pipelines.sinks.committed import documents_of, projection
-from pipelines.sinks.documents import WindowDocument, parse
 from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import DocumentDatabase, Results, of_state
-from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, SinkTopic

@@ -18,7 +18,7 @@ from streaming_logs import shard_said, write
 from pipelines.beam.counting import Head
 from pipelines.beam.plans import LOOK_SECONDS, PlansFolder, keep_since
 from pipelines.beam.stream import Stream
-from pipelines.sinks.documents import (
+from pipelines.results.documents import (
     HealthDocument,
     PeriodDocument,
     RejectsDocument,

@@ -22,7 +22,7 @@ from pipelines.beam import counting, documents
 from pipelines.beam.counting import LiveStates
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream
-from pipelines.sinks.documents import PeriodDocument
+from pipelines.results.documents import PeriodDocument
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 

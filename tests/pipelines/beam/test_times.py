@@ -23,7 +23,7 @@ from pipelines.beam import plans, reading
 from pipelines.beam.documents import WindowEstimates
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
-from pipelines.sinks.documents import (
+from pipelines.results.documents import (
     Document,
     HealthDocument,
     RejectsDocument,

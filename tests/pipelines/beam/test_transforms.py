@@ -45,7 +45,7 @@ from pipelines.beam import (
     WriteRejects,
 )
 from pipelines.beam.stream import closing_time, next_settling
-from pipelines.sinks.documents import parse
+from pipelines.results.documents import parse
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError
 from sotto.plan.registry import Registry

@@ -19,8 +19,8 @@ from step_plans import DAY, HOUR, PERIOD, category, plan, plans, registry
 
 from pipelines.aggregation import decode as parts
 from pipelines.bounded.run import RunResult
+from pipelines.results.tables import WINDOWS
 from pipelines.sinks.sql import ProjectionError, Results, of_state
-from pipelines.sinks.tables import WINDOWS
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import LastRun, Problem, StateDirectory

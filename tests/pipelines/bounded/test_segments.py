@@ -10,8 +10,8 @@ from report_logs import Sent, write
 
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
+from pipelines.results.tables import WINDOWS
 from pipelines.sinks.sql import Results, of_state
-from pipelines.sinks.tables import WINDOWS
 
 pytestmark = pytest.mark.slow
 

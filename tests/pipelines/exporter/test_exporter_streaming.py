@@ -27,7 +27,7 @@ from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Stream, StreamReaders
 from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.readings import Status, read
-from pipelines.sinks.documents import health_document, parse, rejects_document
+from pipelines.results.documents import health_document, parse, rejects_document
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.base import MissingError

@@ -23,8 +23,8 @@ from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.watch import AlertWatch
 from pipelines.exporter.alerts import KeptAlerts
 from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.results.tables import ALARMS, WINDOWS
 from pipelines.sinks.sql import Results
-from pipelines.sinks.tables import ALARMS, WINDOWS
 from pipelines.storage.directory import Problem
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

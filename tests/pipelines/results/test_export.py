@@ -17,7 +17,7 @@ from invented_results import app_of, ask
 from stored_results import FIRST, project
 
 from pipelines.results.encode import WRITERS
-from pipelines.sinks.views import VIEW_SHARES, VIEWS
+from pipelines.results.views import VIEW_SHARES, VIEWS
 from sotto_cli import main
 
 

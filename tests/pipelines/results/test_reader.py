@@ -23,8 +23,7 @@ from pipelines.results.database import (
 )
 from pipelines.results.reader import Chosen, ResultsReader, milliseconds, moment
 from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
-from pipelines.sinks.sql import Results
-from pipelines.sinks.views import (
+from pipelines.results.views import (
     VIEW_BUDGETS,
     VIEW_ESTIMATES,
     VIEW_METRICS,
@@ -32,6 +31,7 @@ from pipelines.sinks.views import (
     VIEW_WINDOWS,
     VIEWS,
 )
+from pipelines.sinks.sql import Results
 from sotto.errors import ParameterError
 
 RECORDS = {

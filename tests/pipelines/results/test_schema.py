@@ -11,7 +11,7 @@ from serving import running, status, wait_until
 from stored_results import project
 
 from deploy.ports import HOST, free_ports
-from pipelines.sinks.views import VIEWS
+from pipelines.results.views import VIEWS
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from stored_results import project
 
-from pipelines.results import reference
-from pipelines.sinks import schema
+from pipelines.results import reference, schema
+from pipelines.results.tables import METADATA, SINK_METADATA
+from pipelines.results.views import VIEWS
 from pipelines.sinks.sql import DocumentDatabase, Results
-from pipelines.sinks.tables import METADATA, SINK_METADATA
-from pipelines.sinks.views import VIEWS
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sql
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
-from pipelines.sinks import tables
-from pipelines.sinks.documents import Document, parse, rejects_document
+from pipelines.results.documents import Document, parse, rejects_document
+from pipelines.sinks import rows as written_rows
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import Applied, DocumentDatabase, Projection, Results
 from sotto.errors import AggregationError
@@ -181,14 +181,14 @@ def test_those_who_read_learn_of_every_change(feed, url):
 
 def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
     """An engine would write the same again and again."""
-    written = tables.write_documents
+    written = written_rows.write_documents
 
     def write(connection: sql.Connection, documents: Sequence[Document]) -> None:
         if any(b"10" in each.key for each in documents):
             raise sql.exc.DataError("INSERT", {}, Exception("out of range"))
         written(connection, documents)
 
-    monkeypatch.setattr(tables, "write_documents", write)
+    monkeypatch.setattr(written_rows, "write_documents", write)
     documents = [parse(*each) for each in (window(1), window(1, start=10))]
     assert database.add("job", documents) == Applied(written=1, refused=1)
     assert [row["window_start"] for row in held(url)["windows"]] == [0]

@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sql
 from sink_documents import TABLES, window_row
 
-from pipelines.sinks import tables
+from pipelines.results import tables
+from pipelines.results.tables import ESTIMATES, QUARANTINE, WINDOWS
+from pipelines.sinks import rows as written_rows
 from pipelines.sinks.sql import DocumentDatabase, Projection, Results, of_state
-from pipelines.sinks.tables import ESTIMATES, QUARANTINE, WINDOWS
 from sotto.errors import AggregationError
 
 
@@ -165,14 +166,14 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
 def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
     database.project(FIRST)
     before = content(database)
-    whole = tables._insert
+    whole = written_rows._insert
 
     def fails(connection: sql.Connection, table: sql.Table, rows: object) -> None:
         if table is QUARANTINE:
             raise sql.exc.OperationalError("INSERT", {}, Exception("disk full"))
         whole(connection, table, rows)
 
-    monkeypatch.setattr(tables, "_insert", fails)
+    monkeypatch.setattr(written_rows, "_insert", fails)
     with pytest.raises(AggregationError, match=r"generation 4 is committed.*disk full"):
         database.project(replace(FIRST, generation=4))
     assert content(database) == before

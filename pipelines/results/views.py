@@ -1,16 +1,16 @@
 """Views of the results for people: times as timestamps, privacy in epsilon, shares by name.
 
-The columns are a contract; ``docs/tables.md`` is made of what is said of them here, and so are the
-comments in PostgreSQL, the description of the HTTP interface and the records of
-:mod:`pipelines.results`.
+The columns are a contract: they are fields of :mod:`pipelines.results.records`, where
+``docs/tables.md``, the comments in PostgreSQL and the description of the HTTP interface have them
+from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.ext.compiler import compiles
@@ -18,10 +18,17 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from mechanisms.items import OF_EXPERIMENTS, Method
-from pipelines.sinks.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WINDOWS
-
-#: What a column holds: a time is in UTC, the last two are lists of JSON.
-Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "time", "integers", "texts"]
+from pipelines.results.fields import Field, Kind, fields_of
+from pipelines.results.records import (
+    Alarm,
+    Budget,
+    Estimate,
+    Metric,
+    OfWindow,
+    Rejection,
+    Window,
+)
+from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 
 #: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
@@ -43,6 +50,7 @@ class Column:
     kind: Kind
     source: sql.ColumnElement[Any]  #: of a table; a time is still milliseconds
     comment: str
+    example: object = field(default=None, compare=False)
 
     @property
     def shown(self) -> sql.Label[Any]:
@@ -204,94 +212,12 @@ def newest_windows() -> sql.Select[Any]:
 #: The windows among which a metric's newest one is looked for.
 NEWEST = WINDOWS.alias("newest")
 
-_SAID = {
-    "collector": "who collects",
-    "plan": "name of the plan",
-    "version": "version of the plan",
-    "metric": "name of the metric",
-    "window_start": "when the window begins",
-    "window_end": "when the window ends; the end is not part of it",
-    "segment": "which reports: empty for all, else such as os=linux,app_version=2",
-    "type": "type of the metric, such as category or number",
-    "mechanism": "by which values were randomized",
-    "reports": "reports that it is made of",
-    "reports_by_level": "of these, by level, the first one first",
-    "minimum_reports": "number of reports below which the plan has estimates withheld",
-    "withheld": "why there is no estimate, such as too few reports; null where there is one",
-    "revision": "grows whenever the window changes",
-    "complete": "whether all reports of the window were due and their grace over; until then its "
-    "figures are so far",
-    "position": "order within the window",
-    "kind": "what is estimated: share, group, mean, missing, quantile, cdf, bit, string, "
-    "unexplained, arm_share, difference",
-    "item": "of which symbol, coordinate, probability or point, by kind",
-    "value": "the estimate; unbiased where method says nothing else, so it may lie outside of "
-    "what is possible",
-    "low": "lower end of the interval of 95 %",
-    "high": "upper end of the interval of 95 %",
-    "standard_error": "standard error of the estimate, from the randomization alone",
-    "shown": "for charts: the closest value that is possible; the interval does not belong to it",
-    "detection_floor": "smallest true share that is reliably distinguished from zero",
-    "unit": "share, rank, or the unit of the metric",
-    "method": "how far the estimate can be relied on: unbiased, monotone, smoothed, em, biased "
-    "or always",
-    "significant": "of a candidate string: whether it is certainly there; of a difference: whether "
-    "the interval excludes zero",
-    "p_value": "of a candidate string: p-value after the correction for many candidates; of a "
-    "difference: p-value at all looks together",
-    "confounded_with": "of a candidate string: others that the reports do not distinguish from it",
-}
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("version", "reports", "minimum_reports", "revision", "position"), "integer"),
-    **dict.fromkeys(("pseudonyms", "chains", "over_budget", "equivocation"), "integer"),
-    **dict.fromkeys(("window_start", "window_end", "period_start", "period_end"), "time"),
-    **dict.fromkeys(("value", "low", "high", "standard_error", "shown"), "number"),
-    **dict.fromkeys(("detection_floor", "p_value"), "number"),
-    **dict.fromkeys(("statistic", "expected", "threshold"), "number"),
-    "reports_by_level": "integers",
-    "confounded_with": "texts",
-    **dict.fromkeys(("significant", "closed", "complete"), "boolean"),
-}
 #: What an estimate that is known to be biased does not have.
 ENDS = ("low", "high", "standard_error")
-_BIASED = Column(
-    "biased",
-    "boolean",
-    sql.func.coalesce(ESTIMATES.c.method, Method.UNBIASED.value).in_(
-        [each.value for each in Method if each.biased]
-    ),
-    "whether the estimate is known to be off by more than noise: it then has no interval",
+_BIASED = sql.func.coalesce(ESTIMATES.c.method, Method.UNBIASED.value).in_(
+    [each.value for each in Method if each.biased]
 )
-_RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
-
-
-def _of(table: sql.Table, *names: str, **comments: str) -> Iterator[Column]:
-    """Yield columns that several views have, and some of these with a comment of their own."""
-    for name in (*names, *comments):
-        source: sql.ColumnElement[Any] = table.c[_RENAMED_COLUMNS.get(name, name)]
-        if table is ESTIMATES and name in ENDS:
-            # Release 0.4.0 wrote intervals of biased estimates, too.
-            source = sql.case((~_BIASED.source, source))
-        if name == "complete":
-            source = is_complete(table)
-        yield Column(name, _KINDS.get(name, "text"), source, comments.get(name) or _SAID[name])
-
-
-_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
-_ESTIMATE_COLUMNS = (
-    *_of(
-        ESTIMATES,
-        *(*_KEY, "position", "kind", "item", "value", *ENDS, "shown", "detection_floor"),
-        *("unit", "method", "significant", "p_value", "confounded_with"),
-        *("reports", "reports_by_level", "withheld", "revision", "complete"),
-    ),
-    _BIASED,
-)
-_KNOWN = ESTIMATES.c.value.is_not(None)
-
-
-def _epsilon(name: str, comment: str) -> Column:
-    return Column(name, "number", PERIODS.c[name] / sql.literal(_MICRO), comment)
+_OF_ALL = WINDOWS.c.segment == ""
 
 
 def _total(column: sql.ColumnElement[Any]) -> sql.ColumnElement[int]:
@@ -299,17 +225,70 @@ def _total(column: sql.ColumnElement[Any]) -> sql.ColumnElement[int]:
     return sql.cast(sql.func.sum(column), sql.BigInteger)
 
 
+#: By record, what views compute of a table's columns.
+_COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
+    Window: {"complete": is_complete(WINDOWS)},
+    Estimate: {
+        "complete": is_complete(ESTIMATES),
+        "biased": _BIASED,
+        # Release 0.4.0 wrote intervals of biased estimates, too.
+        **{name: sql.case((~_BIASED, ESTIMATES.c[name])) for name in ENDS},
+    },
+    Budget: {
+        each.name: PERIODS.c[each.name] / sql.literal(_MICRO)
+        for each in fields_of(Budget)
+        if each.about.micro
+    },
+    Rejection: {
+        "reports": _total(QUARANTINE.c.rows),
+        "requeued": _total(QUARANTINE.c.requeued),
+    },
+    Metric: {
+        "windows": sql.func.count(sql.case((_OF_ALL, 1))),
+        "reports": _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
+        "first_window": sql.func.min(WINDOWS.c.window_start),
+        "newest_window": sql.func.max(WINDOWS.c.window_start),
+    },
+}
+_TABLES = {
+    Window: WINDOWS,
+    Estimate: ESTIMATES,
+    Alarm: ALARMS,
+    Budget: PERIODS,
+    Rejection: QUARANTINE,
+    Metric: WINDOWS,
+}
+
+
+def _columns(record: type, *names: str, **comments: str) -> tuple[Column, ...]:
+    """Return the columns of a record's fields, or of some; some have a comment of their own."""
+    by_name = {each.name: each for each in fields_of(record)}
+    return tuple(_column(record, by_name[name], comments.get(name)) for name in names or by_name)
+
+
+def _column(record: type, field: Field, comment: str | None = None, name: str = "") -> Column:
+    about, source = field.about, _COMPUTED.get(record, {}).get(field.name)
+    if source is None:
+        source = _TABLES[record].c[field.stored]
+    return Column(name or field.name, field.kind, source, comment or about.text, about.example)
+
+
+def _value(name: str) -> Column:
+    """Return the column of the estimate, under another name."""
+    (value,) = (each for each in fields_of(Estimate) if each.name == "value")
+    return _column(Estimate, value, name=name)
+
+
+_KEY = tuple(each.name for each in fields_of(OfWindow))
+_ESTIMATE_COLUMNS = _columns(Estimate)
+_KNOWN = ESTIMATES.c.value.is_not(None)
+
+
 VIEW_WINDOWS = View(
     "windows",
     "the windows that have reports; one row a window",
     WINDOWS,
-    tuple(
-        _of(
-            WINDOWS,
-            *(*_KEY, "type", "mechanism", "reports", "reports_by_level"),
-            *("minimum_reports", "withheld", "revision", "complete"),
-        )
-    ),
+    _columns(Window),
 )
 VIEW_ESTIMATES = View(
     "estimates",
@@ -330,31 +309,25 @@ VIEW_SHARES = View(
     "shares of categories, surveys, ordinals and strings; without those that are withheld",
     ESTIMATES,
     (
-        *_of(ESTIMATES, *_KEY, "kind", "item"),
-        Column("share", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(
-            ESTIMATES,
-            *ENDS,
-            "shown",
-            "detection_floor",
-            "significant",
-            "method",
-            "reports",
-            "complete",
+        *_columns(Estimate, *_KEY, "kind", "item"),
+        _value("share"),
+        *_columns(
+            Estimate,
+            *(*ENDS, "shown", "detection_floor", "significant", "method"),
+            *("reports", "complete", "biased"),
         ),
-        _BIASED,
     ),
     (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
 )
+_MEASURED = _columns(Estimate, *ENDS, "unit", "method", "reports", "complete", "biased")
 VIEW_MEANS = View(
     "means",
     "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
     ESTIMATES,
     (
-        *_of(ESTIMATES, *_KEY, "item"),
-        Column("mean", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *ENDS, "unit", "method", "reports", "complete"),
-        _BIASED,
+        *_columns(Estimate, *_KEY, "item"),
+        _value("mean"),
+        *_MEASURED,
     ),
     (ESTIMATES.c.kind == "mean", _KNOWN),
 )
@@ -363,16 +336,15 @@ VIEW_QUANTILES = View(
     "quantiles of numbers; without those that are withheld",
     ESTIMATES,
     (
-        *_of(ESTIMATES, *_KEY),
+        *_columns(Estimate, *_KEY),
         Column(
             "probability",
             "number",
             _Probability(ESTIMATES.c.item),
             "share of values up to the quantile; 0.5 is the median",
         ),
-        Column("quantile", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *ENDS, "unit", "method", "reports", "complete"),
-        _BIASED,
+        _value("quantile"),
+        *_MEASURED,
     ),
     (ESTIMATES.c.kind == "quantile", _KNOWN),
 )
@@ -380,20 +352,7 @@ VIEW_ALARMS = View(
     "alarms",
     "windows whose reports are not those of honest devices; one row a kind of alarm",
     ALARMS,
-    (
-        *_of(ALARMS, *_KEY),
-        *_of(
-            ALARMS,
-            kind="coins, levels, bits or cells",
-            statistic="what was seen",
-            expected="what honest devices have on average",
-            threshold="from where on it is an alarm",
-            p_value="bound of the probability that honest devices show as much, by chance",
-            reports="reports, or pairs of levels, it is seen in",
-            message="the same in words",
-        ),
-        *_of(ALARMS, "revision"),
-    ),
+    _columns(Alarm),
     private=True,
 )
 VIEW_EXPERIMENTS = View(
@@ -401,18 +360,16 @@ VIEW_EXPERIMENTS = View(
     "how the arms of an experiment differ: their shares of the reports, and differences from the "
     "first arm",
     ESTIMATES,
-    (
-        *_of(
-            ESTIMATES,
-            *(*_KEY, "kind", "item", "value"),
-            low="lower end of the interval, for all looks together",
-            high="upper end of it",
-            p_value="p-value at all looks together: that there is no effect; of an arm_share, that "
-            "arms are as even as planned",
-            significant="whether the interval excludes zero; of an arm_share, whether arms are not "
-            "as planned",
-        ),
-        *_of(ESTIMATES, "unit", "reports", "reports_by_level", "withheld", "revision", "complete"),
+    _columns(
+        Estimate,
+        *(*_KEY, "kind", "item", "value", "low", "high", "p_value", "significant", "unit"),
+        *("reports", "reports_by_level", "withheld", "revision", "complete"),
+        low="lower end of the interval, for all looks together",
+        high="upper end of it",
+        p_value="p-value at all looks together: that there is no effect; of an arm_share, that "
+        "arms are as even as planned",
+        significant="whether the interval excludes zero; of an arm_share, whether arms are not "
+        "as planned",
     ),
     (ESTIMATES.c.kind.in_(OF_EXPERIMENTS),),
 )
@@ -420,16 +377,7 @@ VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
     QUARANTINE,
-    (
-        *_of(QUARANTINE, "collector", reason="why they were rejected"),
-        Column("reports", "integer", _total(QUARANTINE.c.rows), "reports rejected for this reason"),
-        Column(
-            "requeued",
-            "integer",
-            _total(QUARANTINE.c.requeued),
-            "of these, taken again since; null if that is not known",
-        ),
-    ),
+    _columns(Rejection),
     grouped=("collector", "reason"),
     private=True,
 )
@@ -437,57 +385,14 @@ VIEW_BUDGETS = View(
     "budgets",
     "the audit of every budget period, over the pseudonyms that reported in it",
     PERIODS,
-    (
-        *_of(
-            PERIODS,
-            "collector",
-            period_start="when the budget period begins",
-            period_end="when it ends; the end is not part of it",
-            closed="whether nothing more is accepted for it",
-            pseudonyms="pseudonyms that reported",
-            chains="recorded values that reports are about",
-        ),
-        _epsilon("accepted", "epsilon of all reports that count, summed over pseudonyms"),
-        _epsilon("observed", "epsilon of all reports that arrived, summed over pseudonyms"),
-        _epsilon("most_accepted", "largest accepted epsilon of a single pseudonym"),
-        _epsilon("most_observed", "largest observed epsilon of a single pseudonym"),
-        *_of(
-            PERIODS,
-            over_budget="pseudonyms revoked for sending more than their budget",
-            equivocation="pseudonyms revoked for contradicting themselves",
-        ),
-    ),
+    _columns(Budget),
     private=True,
 )
-_OF_ALL = WINDOWS.c.segment == ""
 VIEW_METRICS = View(
     "metrics",
     "the metrics that have results",
     WINDOWS,
-    (
-        *_of(WINDOWS, "collector", "plan", "version", "metric", "type", "mechanism"),
-        Column(
-            "windows", "integer", sql.func.count(sql.case((_OF_ALL, 1))), "windows with reports"
-        ),
-        Column(
-            "reports",
-            "integer",
-            _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
-            "reports of all of them",
-        ),
-        Column(
-            "first_window",
-            "time",
-            sql.func.min(WINDOWS.c.window_start),
-            "when the first window begins",
-        ),
-        Column(
-            "newest_window",
-            "time",
-            sql.func.max(WINDOWS.c.window_start),
-            "when the newest window begins",
-        ),
-    ),
+    _columns(Metric),
     grouped=("collector", "plan", "version", "metric", "type", "mechanism"),
 )
 

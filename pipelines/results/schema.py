@@ -15,12 +15,9 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.schema import CreateTable, SetColumnComment, SetTableComment
 
-from pipelines.sinks import tables
-from pipelines.sinks.comments import add_comments
-from pipelines.sinks.views import VIEWS, View
+from pipelines.results import tables
+from pipelines.results.views import VIEWS, View
 from sotto.errors import AggregationError
-
-add_comments()
 
 #: What is said of a database whose tables this release does not read.
 OLDER = (

@@ -16,7 +16,7 @@ from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
 
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
-from pipelines.sinks.documents import (
+from pipelines.results.documents import (
     HealthDocument,
     PeriodDocument,
     RejectsDocument,
@@ -27,7 +27,7 @@ from pipelines.sinks.documents import (
     rejects_document,
     window_document,
 )
-from pipelines.sinks.tables import ESTIMATES, PERIODS, WINDOWS
+from pipelines.results.tables import ESTIMATES, PERIODS, WINDOWS
 from sotto.errors import FormatError
 
 
@@ -172,7 +172,7 @@ def test_nothing_but_a_format_error_comes_of_a_changed_field(data):
 def test_what_publishes_and_watches_needs_no_engine():
     code = """if True:
         import importlib, sys
-        for name in ("sinks.documents", "sinks.quarantine", "exporter.health"):
+        for name in ("results.documents", "sinks.quarantine", "exporter.health"):
             importlib.import_module(f"pipelines.{name}")
             print(*sorted({"apache_beam", "sqlalchemy", "numpy", "kafka"} & sys.modules.keys()))
     """

@@ -1,8 +1,9 @@
 """The documents of a topic of estimates: canonical JSON, one key each; the newest revision counts.
 
 Aggregation runs and streaming jobs publish them, sinks read them; ``docs/formats.md`` describes
-every field. A document is a function of what it is about, so publishing it twice changes nothing:
-of each job and key, a consumer keeps the document with the highest revision.
+every field; their objects have the fields of :mod:`pipelines.results.records`. A document is a
+function of what it is about, so publishing it twice changes nothing: of each job and key, a
+consumer keeps the document with the highest revision.
 
 Only what every database can store is accepted: whoever may write to a topic must not be able to
 stop those who read it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, get_args
 
 from pydantic import (
@@ -23,9 +25,13 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     model_validator,
+    with_config,
 )
 from typing_extensions import TypedDict
 
+from pipelines.results import fields as results
+from pipelines.results.fields import Kind, stored_fields
+from pipelines.results.records import Alarm, Budget, Estimate, JobNumbers, Window
 from sotto.errors import FormatError
 
 SCHEMA = 1
@@ -52,118 +58,74 @@ _Small: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 _Rows: TypeAlias = dict[_Text, _Natural]
 
 
-class Alarm(TypedDict):
-    """A row of the table ``alarms``, without the columns of its window."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-
-    kind: _Text
-    statistic: float
-    expected: float
-    threshold: float
-    p_value: float
-    n: _Natural
-    message: _Text
+_CHECKED: Mapping[Kind, Any] = {
+    "text": _Text,
+    "integer": _Natural,
+    "number": float,
+    "boolean": bool,
+    "time": _Int64,
+    "integers": list[_Natural],
+    "texts": list[_Text],
+    "pairs": list[list[float]],
+}
 
 
-class Window(TypedDict):
-    """A row of the table ``stored_windows``, without its revision."""
+@dataclass(frozen=True)
+class _Object:
+    """Has pydantic check that a value is an object with fields of these types, and no others."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    name: str
+    fields: Mapping[str, Any]
 
-    collector: _Text
-    plan: _Text
-    version: _Small
-    metric: _Text
-    window_start: _Int64
-    window_end: _Int64
-    type: _Text
-    mechanism: _Text
-    n: _Natural
-    reports_by_level: list[_Natural]
-    minimum_reports: _Natural
-    withheld: _Text | None
-    #: Release 0.4.0 wrote none.
-    complete: NotRequired[bool]
+    def of(self, row: Row) -> dict[str, object]:
+        """Return the object of a row, whose other columns are left out."""
+        return {name: row.get(name) for name in self.fields}
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
+        make: Any = TypedDict
+        return handler.generate_schema(with_config(_STRICT)(make(self.name, dict(self.fields))))
 
 
-class Segment(TypedDict):
-    """What a row of the table ``stored_windows`` of a segment has of its own."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-
-    segment: Annotated[_Text, Field(min_length=1)]
-    n: _Natural
-    reports_by_level: list[_Natural]
-    withheld: _Text | None
+def _of_record(record: type, *without: str) -> _Object:
+    """Return the object of a record, without fields that what it is a part of has."""
+    fields = stored_fields(record, *without)
+    return _Object(record.__name__, {each.stored: _checked(each) for each in fields})
 
 
-class Estimate(TypedDict):
-    """A row of the table ``stored_estimates``, without the columns of its window."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-
-    #: Left out of rows of all reports.
-    segment: NotRequired[_Text]
-    kind: _Text
-    item: _Text
-    position: _Small
-    value: float | None
-    standard_error: float | None
-    low: float | None
-    high: float | None
-    display: float | None
-    detection_floor: float | None
-    p_value: float | None
-    n: _Natural
-    reports_by_level: list[_Natural]
-    significant: bool | None
-    confounded_with: list[_Text] | None
-    unit: _Text | None
-    method: _Text | None
-    withheld: _Text | None
-    reach: list[list[float]] | None
-
-
-class Period(TypedDict):
-    """A row of the table ``periods``."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-
-    collector: _Text
-    period_start: _Int64
-    period_end: _Int64
-    closed: bool
-    pseudonyms: _Natural
-    chains: _Natural
-    accepted: _Natural
-    observed: _Natural
-    most_accepted: _Natural
-    most_observed: _Natural
-    over_budget: _Natural
-    equivocation: _Natural
-
-
-class Health(TypedDict):
-    """The state of a job: what its reports came to, what it holds, and how far it has read."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-
-    reports: _Int64 | None
-    counted: _Int64 | None
-    superseded: _Int64 | None
-    duplicates: _Int64 | None
-    revoked: _Int64 | None
-    state_bytes: _Int64 | None
-    chains: _Int64 | None
-    pseudonyms: _Int64 | None
-    clock: _Int64 | None
-    offsets: _Rows | None
+def _checked(field: results.Field) -> Any:
+    kind = _CHECKED[field.kind]
+    if field.about.small:
+        kind = _Small
+    elif field.about.micro:
+        kind = _Natural
+    if field.null:
+        kind = kind | None
+    return kind if field.about.absent is None else NotRequired[kind]
 
 
 #: The columns that name a window, and those that its estimates repeat.
 WINDOW_KEY = ("collector", "plan", "version", "metric", "window_start")
 _REPEATED = (*WINDOW_KEY, "window_end")
+
+_WINDOW = _of_record(Window, "segment", "revision")
+_SEGMENT = _Object(
+    "Segment",
+    {
+        "segment": Annotated[_Text, Field(min_length=1)],
+        **{name: _WINDOW.fields[name] for name in ("n", "reports_by_level", "withheld")},
+    },
+)
+_ALARM = _of_record(Alarm, *_REPEATED, "segment", "revision")
+_ESTIMATE = _of_record(Estimate, *_REPEATED, "revision", "complete")
+_PERIOD = _of_record(Budget)
+_HEALTH = _Object(
+    "Health",
+    {
+        **{each.name: _Int64 | None for each in results.fields_of(JobNumbers)},
+        "clock": _Int64 | None,
+        "offsets": _Rows | None,
+    },
+)
 
 
 class Document(BaseModel):
@@ -199,11 +161,12 @@ class WindowDocument(Document):
 
     kind: Literal["window"]
     pane: Pane
-    window: Window
-    alarms: tuple[Alarm, ...]
-    estimates: tuple[Estimate, ...]
+    window: Annotated[dict[str, Any], _WINDOW]
+    alarms: tuple[Annotated[dict[str, Any], _ALARM], ...]
+    #: The field ``segment`` is left out of those of all reports.
+    estimates: tuple[Annotated[dict[str, Any], _ESTIMATE], ...]
     #: Left out where the plan has none.
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[Annotated[dict[str, Any], _SEGMENT], ...] = ()
 
     @model_validator(mode="after")
     def _completed(self) -> WindowDocument:
@@ -241,7 +204,7 @@ class PeriodDocument(Document):
     key_names = ("collector", "period_start")
 
     kind: Literal["period"]
-    period: Period
+    period: Annotated[dict[str, Any], _PERIOD]
 
     @property
     def _about(self) -> Mapping[str, Any]:
@@ -262,7 +225,7 @@ class HealthDocument(Document):
 
     kind: Literal["health"]
     collector: _Text
-    health: Health
+    health: Annotated[dict[str, Any], _HEALTH]
 
 
 _DOCUMENT: TypeAdapter[Any] = TypeAdapter(
@@ -273,8 +236,8 @@ _DOCUMENT: TypeAdapter[Any] = TypeAdapter(
 )
 _FIELDS = {
     name
-    for kind in (Window, Segment, Alarm, Estimate, Period, Health)
-    for name in kind.__annotations__
+    for kind in (_WINDOW, _SEGMENT, _ALARM, _ESTIMATE, _PERIOD, _HEALTH)
+    for name in kind.fields
 } | {
     name
     for kind in (WindowDocument, PeriodDocument, RejectsDocument, HealthDocument)
@@ -296,13 +259,13 @@ def window_document(
     is not used. ``estimates``: of this window alone, empty if its reports were all taken back.
     ``pane``: one of :data:`PANES`. ``segments``: the window's rows of segments, if it has any.
     """
-    of_segments = [{name: row[name] for name in Segment.__annotations__} for row in segments]
+    of_segments = [_SEGMENT.of(row) for row in segments]
     return _packed(
         "window",
         job,
         revision,
         pane=pane,
-        window={name: window.get(name) for name in Window.__annotations__},
+        window=_WINDOW.of(window),
         alarms=window.get("alarms", ()),
         estimates=[_estimate(row) for row in estimates],
         **({"segments": of_segments} if of_segments else {}),
@@ -310,7 +273,7 @@ def window_document(
 
 
 def _estimate(row: Row) -> dict[str, object]:
-    found = {name: row.get(name) for name in Estimate.__annotations__}
+    found = _ESTIMATE.of(row)
     if not found["segment"]:
         del found["segment"]
     return found
@@ -318,8 +281,7 @@ def _estimate(row: Row) -> dict[str, object]:
 
 def period_document(job: str, period: Row, revision: int) -> tuple[bytes, bytes]:
     """Return key and value of a document of a row of the table ``periods``."""
-    about = {name: period.get(name) for name in Period.__annotations__}
-    return _packed("period", job, revision, period=about)
+    return _packed("period", job, revision, period=_PERIOD.of(period))
 
 
 def rejects_document(
@@ -337,11 +299,9 @@ def rejects_document(
 
 def health_document(job: str, collector: str, health: Row, revision: int) -> tuple[bytes, bytes]:
     """Return key and value of a document of a job's state; fields that are left out are null."""
-    names = Health.__annotations__
-    if unknown := sorted(set(health) - set(names)):
+    if unknown := sorted(set(health) - set(_HEALTH.fields)):
         raise FormatError(f"health has no field {unknown[0]!r}")
-    about = {name: health.get(name) for name in names}
-    return _packed("health", job, revision, collector=collector, health=about)
+    return _packed("health", job, revision, collector=collector, health=_HEALTH.of(health))
 
 
 def parse(key: bytes | None, value: bytes | None) -> Document:

@@ -1,19 +1,14 @@
-"""The tables of results, and what is written to them from documents.
-
-The tables are plain SQL that SQLite and PostgreSQL share; times are milliseconds since the epoch,
-privacy amounts micro-epsilon. Every row is of a collector, so that one database serves several.
-``docs/formats.md`` describes every column.
-"""
+"""Writes rows of results, and those of documents, to the tables of a database."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import sqlalchemy as sql
 
-from pipelines.sinks.documents import (
+from pipelines.results.documents import (
     WINDOW_KEY,
     Document,
     HealthDocument,
@@ -21,159 +16,23 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
+from pipelines.results.tables import (
+    ALARMS,
+    ESTIMATES,
+    HEALTH,
+    META,
+    METADATA,
+    PERIODS,
+    QUARANTINE,
+    REVISIONS,
+    WINDOWS,
+    Row,
+)
 
-Row: TypeAlias = Mapping[str, object]
-
-#: The tables of results, and those that a sink has besides.
-METADATA = sql.MetaData()
-SINK_METADATA = sql.MetaData()
 #: What estimates and alarms repeat of their window.
 _REPEATED = (*WINDOW_KEY, "segment", "window_end", "revision")
 #: Keys that one query asks for.
 _QUERIED = 500
-
-
-def _columns(kind: Any, *names: str, **options: Any) -> list[sql.Column[Any]]:
-    return [sql.Column(name, kind, **options) for name in names]
-
-
-def _keys(kind: Any, *names: str) -> list[sql.Column[Any]]:
-    return _columns(kind, *names, primary_key=True)
-
-
-def _window_key() -> list[sql.Column[Any]]:
-    return [
-        *_keys(sql.String, "collector", "plan"),
-        *_keys(sql.Integer, "version"),
-        *_keys(sql.String, "metric"),
-        *_keys(sql.BigInteger, "window_start"),
-        sql.Column("segment", sql.String, primary_key=True, server_default=""),
-    ]
-
-
-def _numbers(*names: str) -> list[sql.Column[Any]]:
-    return _columns(sql.BigInteger, *names, nullable=False)
-
-
-#: By collector: of which state directory or job its results are, up to which generation, and from
-#: which topic a sink takes them; none of aggregation runs.
-META = sql.Table(
-    "meta",
-    METADATA,
-    sql.Column("collector", sql.String, primary_key=True),
-    sql.Column("state", sql.String, nullable=False),
-    *_numbers("projected_generation"),
-    sql.Column("clock", sql.BigInteger),
-    *_columns(sql.String, "lineage", "source"),
-)
-
-#: The windows that have reports.
-WINDOWS = sql.Table(
-    "stored_windows",
-    METADATA,
-    *_window_key(),
-    *_numbers("window_end"),
-    *_columns(sql.String, "type", "mechanism", nullable=False),
-    *_numbers("n"),
-    sql.Column("reports_by_level", sql.JSON, nullable=False),
-    *_numbers("revision"),
-    sql.Column("minimum_reports", sql.BigInteger),
-    sql.Column("withheld", sql.String),
-    sql.Column("complete", sql.Boolean),
-)
-
-#: What is estimated in them. Null stands for what the reports do not determine, and for what is
-#: withheld; then ``withheld`` says why.
-ESTIMATES = sql.Table(
-    "stored_estimates",
-    METADATA,
-    *_window_key(),
-    *_keys(sql.String, "kind", "item"),
-    *_numbers("window_end"),
-    sql.Column("position", sql.Integer, nullable=False),
-    *_columns(sql.Float, "value", "standard_error", "low", "high", "display", "detection_floor"),
-    *_numbers("n"),
-    sql.Column("reports_by_level", sql.JSON, nullable=False),
-    sql.Column("significant", sql.Boolean),
-    sql.Column("p_value", sql.Float),
-    sql.Column("confounded_with", sql.JSON(none_as_null=True)),
-    *_columns(sql.String, "unit", "method"),
-    *_numbers("revision"),
-    sql.Column("withheld", sql.String),
-    sql.Column("reach", sql.JSON(none_as_null=True)),
-    sql.Column("complete", sql.Boolean),
-)
-
-#: What honest devices do not do, of windows where that is seen.
-ALARMS = sql.Table(
-    "stored_alarms",
-    METADATA,
-    *_window_key(),
-    *_keys(sql.String, "kind"),
-    *_numbers("window_end"),
-    *_columns(sql.Float, "statistic", "expected", "threshold", "p_value", nullable=False),
-    *_numbers("n"),
-    sql.Column("message", sql.String, nullable=False),
-    *_numbers("revision"),
-)
-
-#: The audit of every budget period, summed over devices; the largest of a single one beside it.
-PERIODS = sql.Table(
-    "periods",
-    METADATA,
-    sql.Column("collector", sql.String, primary_key=True),
-    sql.Column("period_start", sql.BigInteger, primary_key=True),
-    *_numbers("period_end"),
-    sql.Column("closed", sql.Boolean, nullable=False),
-    *_numbers("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed"),
-    *_numbers("over_budget", "equivocation"),
-)
-
-#: Rejected reports by generation and reason, and how many of them have been requeued since;
-#: generation 0 sums those whose retention is over.
-QUARANTINE = sql.Table(
-    "quarantine",
-    METADATA,
-    sql.Column("collector", sql.String, primary_key=True),
-    sql.Column("generation", sql.BigInteger, primary_key=True, autoincrement=False),
-    sql.Column("reason", sql.String, primary_key=True),
-    *_numbers("rows"),
-    sql.Column("requeued", sql.BigInteger),
-)
-
-#: The offset after the last record that was written, by partition of the topic.
-OFFSETS = sql.Table(
-    "sink_offsets",
-    SINK_METADATA,
-    sql.Column("topic", sql.String, primary_key=True),
-    sql.Column("partition", sql.Integer, primary_key=True),
-    sql.Column("topic_id", sql.String, nullable=False),
-    *_numbers("next"),
-)
-#: The revision that the results have of each key.
-REVISIONS = sql.Table(
-    "sink_revisions",
-    SINK_METADATA,
-    sql.Column("key", sql.String, primary_key=True),
-    sql.Column("collector", sql.String, nullable=False),
-    *_numbers("revision"),
-)
-#: Other jobs whose documents were read, in the order of their last ones, and which were replaced.
-JOBS = sql.Table(
-    "sink_jobs",
-    SINK_METADATA,
-    *_keys(sql.String, "collector", "topic", "job"),
-    *_numbers("seen"),
-    sql.Column("replaced", sql.Boolean, nullable=False),
-)
-#: The state of the job, as it reports it.
-HEALTH = sql.Table(
-    "health",
-    SINK_METADATA,
-    sql.Column("collector", sql.String, primary_key=True),
-    *_numbers("revision"),
-    sql.Column("document", sql.JSON, nullable=False),
-)
 
 
 def newer(connection: sql.Connection, documents: Sequence[Document]) -> list[Document]:

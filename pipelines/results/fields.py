@@ -1,0 +1,108 @@
+"""How a field of the results is declared, and what a declaration says.
+
+A record (:mod:`pipelines.results.records`) is a dataclass whose annotations say all that is to be
+said of a field: ``Annotated[float | None, About("what it means")]``. Tables, views, comments,
+documents, files, the HTTP interface and ``docs/tables.md`` are made of what :func:`fields_of`
+returns, so a field is added in one place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+#: What a field holds: a time is in UTC, the last three are lists.
+Kind: TypeAlias = Literal[
+    "text", "integer", "number", "boolean", "time", "integers", "texts", "pairs"
+]
+#: How a figure that is computed from payloads is rounded before it is published.
+Rounding: TypeAlias = Literal["exact", "nearest", "up", "down", "error", "probability", "multiples"]
+
+_KINDS: Mapping[Any, Kind] = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    datetime: "time",
+    tuple[int, ...]: "integers",
+    tuple[str, ...]: "texts",
+    tuple[tuple[float, float], ...]: "pairs",
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """What a field means, and how it is stored.
+
+    Parameters
+    ----------
+    text : str
+        What it means, for people.
+    example : object
+        Of examples in the description of the HTTP interface; None for one of its kind.
+    stored : str
+        Its name in tables and documents, if that is another one.
+    key : bool
+        Whether it is a part of the key of a row.
+    small : bool
+        Whether an integer has 31 bits, not 63.
+    micro : bool
+        Whether a number is stored as an integer of millionths.
+    absent : object
+        What it is where an earlier release wrote nothing; None if all wrote it.
+    rounding : Rounding, optional
+        Of a figure that is computed from payloads, and so null where it is withheld.
+    computed : bool
+        Whether views compute it, and it is not stored.
+    """
+
+    text: str
+    example: object = field(default=None, compare=False)
+    stored: str = ""
+    key: bool = False
+    small: bool = False
+    micro: bool = False
+    absent: object = None
+    rounding: Rounding | None = None
+    computed: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a record."""
+
+    name: str
+    kind: Kind
+    null: bool  #: whether it can be None
+    about: About
+
+    @property
+    def stored(self) -> str:
+        """Its name in tables and documents."""
+        return self.about.stored or self.name
+
+
+@cache
+def fields_of(record: type) -> tuple[Field, ...]:
+    """Return the fields of a record, in order."""
+    hints = get_type_hints(record, include_extras=True)
+    return tuple(_field(each.name, hints[each.name]) for each in dataclasses.fields(record))
+
+
+def _field(name: str, hint: Any) -> Field:
+    kind, about = get_args(hint)
+    null = get_origin(kind) is UnionType
+    if null:
+        (kind,) = set(get_args(kind)) - {type(None)}
+    return Field(name, _KINDS[kind], null, about)
+
+
+def stored_fields(record: type, *without: str) -> tuple[Field, ...]:
+    """Return the fields of a record that are stored, but those of some names."""
+    found = fields_of(record)
+    return tuple(each for each in found if not each.about.computed and each.name not in without)
