@@ -12,7 +12,7 @@ import numpy as np
 from mechanisms.audit.attack import attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.guessing import Attack
-from mechanisms.audit.laws import LawCheck, check_draws, same_law, tables
+from mechanisms.audit.laws import RUNS, LawCheck, check_draws, same_law, tables
 from mechanisms.audit.reports import Reports, Sampler, UnexpectedReportsError, batch_sampler
 from mechanisms.base import Mechanism
 from mechanisms.exact import MICRO, loss_micro, to_micro
@@ -138,7 +138,8 @@ class Auditor:
     """What attacks every mechanism, and compares its samplers, in the same way.
 
     ``trials`` chains of each of two inputs are drawn by the batch code, ``recordings`` are made of
-    each on devices. ``checks`` mechanisms share the rate of false alarms, :data:`FALSE_ALARM`.
+    each on devices; ``runs`` follow the outcomes of one input of a device's sampler. ``checks``
+    mechanisms share the rate of false alarms, :data:`FALSE_ALARM`.
     """
 
     source: Source
@@ -146,6 +147,7 @@ class Auditor:
     recordings: int = 10_000
     confidence: float = 0.95
     checks: int = 1
+    runs: int = RUNS
 
     @property
     def rate(self) -> float:
@@ -212,7 +214,8 @@ def examine(
     if auditor is None:
         return Finding(*amounts)
     batch = auditor.attack(mechanism, batch_sampler(mechanism), auditor.trials, shown)
-    law, attacked, same, unexpected = check_draws(mechanism, auditor.source), None, True, ""
+    law = check_draws(mechanism, auditor.source, auditor.runs)
+    attacked, same, unexpected = None, True, ""
     if device is not None:
         sampler, cost = device
         recordings = max(100, auditor.recordings // cost)

@@ -32,8 +32,9 @@ from mechanisms.randomness import Source, SystemSource
 from mechanisms.sampling import uniform_below
 
 Outcome = TypeVar("Outcome", bound=Hashable)
-#: Runs of a sampler in which the outcomes of one input are followed, and those of all inputs.
-RUNS, ALL_RUNS = 6000, 18_000
+#: Runs of a sampler in which the outcomes of one input are followed; all inputs share three times
+#: as many.
+RUNS = 6000
 #: Inputs whose laws are compared, and sets of words from which each vector of bits is drawn.
 INPUTS, SETS = 12, 16
 #: Outputs of a level, and values of an open integer, up to which they are followed one by one.
@@ -296,9 +297,9 @@ def check_draws(mechanism: Mechanism, source: Source, runs: int = RUNS) -> LawCh
     """Compare the law of :meth:`.Mechanism.draw`, all levels together, with the certified one.
 
     ``source`` only chooses inputs and ids: the inputs of the largest loss, the ends of the domain
-    and others at random, as many as :data:`ALL_RUNS` are enough for.
+    and others at random, as many as three times ``runs`` are enough for.
     """
-    found, left = LawCheck(), ALL_RUNS
+    found, left = LawCheck(), 3 * runs
     for value in _inputs(mechanism, source):
         ids = [NO_ID, source.bits(128).to_bytes(16, "little")]
         for pseudonym in ids if mechanism.coins == "pseudonym" else ids[:1]:

@@ -198,8 +198,10 @@ def plan_text(kinds: Mapping[str, Kind] = KINDS) -> str:
 
 
 @cache
-def every_plan() -> CompiledPlan:
-    return parse_plan(plan_text()).compile()
+def every_plan(least: int = 1) -> CompiledPlan:
+    """Return a plan with every type and mechanism that asks for so many reports."""
+    asks = f"minimum_reports: {least}\n"
+    return parse_plan(plan_text().replace("minimum_reports: 1\n", asks)).compile()
 
 
 def fleet(plan: CompiledPlan, devices: int, seed: int) -> Fleet:

@@ -105,11 +105,19 @@ def test_a_lifetime_lasts_longer_with_panels(capsys, plan_file):
     assert "dest 2.000000 1 2.000000 38.000000" in lines
 
 
-def test_a_plan_attacked(capsys, plan_file):
+@pytest.fixture
+def two_metrics(plan_file):
+    """A plan of a category and a constant one."""
+    carrier = PLAN_YAML.replace("&ladder ", "").partition("  dest:")[0]
+    plan_file.write_text(carrier + CONSTANT)
+    return plan_file
+
+
+def test_a_plan_attacked(capsys, two_metrics):
     main(
         [
             "audit",
-            str(plan_file),
+            str(two_metrics),
             "--attack",
             "--trials",
             "5000",
@@ -160,7 +168,7 @@ def test_some_of_the_library(capsys, monkeypatch):
     assert [line["law"]["followed"] for line in document["mechanisms"]] == [1.0] * 4
 
 
-def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch, plan_file):
+def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch, two_metrics):
     def attack(*args: object, **options: object) -> Attack:
         return Attack(999_000, 1_000_000, "the bytes", 1_250_000, 0.95)
 
@@ -171,7 +179,7 @@ def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch,
     assert any(
         line.endswith("an attack on the batch code shows more than is certified") for line in lines
     )
-    status, lines, _ = run(capsys, plan_file, "--attack", *few)
+    status, lines, _ = run(capsys, two_metrics, "--attack", *few)
     assert status == 1
     assert "metric mechanism level claimed certified device batch device's law verdict" in lines
 

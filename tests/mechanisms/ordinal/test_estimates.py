@@ -48,7 +48,7 @@ def determined(estimates: tuple[Estimate, ...]) -> list[int]:
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_unbiased_where_it_says_so_and_covering(missing: bool) -> None:
-    points, n, rounds = 9, 1500, 300
+    points, n, rounds = 9, 1500, 150
     ladder = BipartiteRandomizedResponse(EPSILONS, points + missing, 3, missing)
     values = values_of(points, n, missing)
     levels = levels_of(values)

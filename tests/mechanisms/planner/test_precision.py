@@ -22,7 +22,7 @@ from mechanisms.string.decoding import string_variances
 ROOT = Path(__file__).parents[3]
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]
-N, REPEATS = 2000, 150
+N, REPEATS = 2000, 100
 CATEGORY = [
     {"name": "grr", "domain_size": 6},
     {"name": "oue", "domain_size": 6},
@@ -106,7 +106,7 @@ def test_a_share_at_the_floor_is_noticed(spec: Any) -> None:
     """Four times in five, and one that nobody has once in forty; normal to within 0.01."""
     mechanism = build(spec, LADDER, "m")
     told = precision(mechanism, 2)
-    floor, times = told.floor(N), 600
+    floor, times = told.floor(N), 300
     holders = round(floor * N)
     threshold = stats.norm.isf(0.025) * precision(mechanism, 2, Assumed(share=0.0)).standard_error(
         N

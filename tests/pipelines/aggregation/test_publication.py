@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_type import KINDS, counts_of, plan_text
+from every_type import KINDS, counts_of, every_plan
 from numpy.typing import NDArray
 from test_breakdown import rank
 
@@ -70,7 +70,7 @@ FIGURES = ("value", "standard_error", "low", "high", "display", "detection_floor
 @pytest.mark.parametrize("name", KINDS)
 def test_one_report_of_a_level_changes_no_figure(name):
     """With 120 others of the weaker level it was recovered exactly before, from any figure."""
-    plan = parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
+    plan = every_plan(20)
     metric = plan.metric(name)
     many = counts_of(metric, 120, seed=1)
     if len(many) < 2:
@@ -94,7 +94,7 @@ def test_one_report_of_a_level_changes_no_figure(name):
 
 def test_few_pairs_of_two_levels_change_no_alarm():
     """A chain of levels 2 and 3 was seen in the share of all successive levels before."""
-    plan = parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
+    plan = every_plan(20)
     metric = plan.metric("constant")
     counts = counts_of(metric, 120, seed=1)
     found = []
@@ -177,7 +177,7 @@ def test_no_combination_depends_on_few_reports_of_a_level(name, segments):
     plan = segmented(segments)
     metric, draw = plan.metric(name), np.random.default_rng(len(name) * 100 + len(segments))
     shown = hidden = strata = 0
-    for trial in range(25 if name == "dark" else 15):
+    for trial in range(12 if name == "dark" else 8):
         largest = 60 if name == "dark" else 400
         reports = (draw.random((plan.cells, 2)) ** 3 * largest).astype(int)
         reports *= draw.random((plan.cells, 2)) < 0.8
@@ -302,7 +302,7 @@ def test_the_brute_force_finds_cohorts_and_lines_that_are_not_looked_at(name, mo
     )
     for kind in (LocalHashing, Rappor):
         monkeypatch.delattr(kind, "separable")
-    assert gives_a_group_away(name, "", 60)[1] > 5
+    assert gives_a_group_away(name, "", 40)[1] > 5
 
 
 def exactly(row: Figures, p: list[Fraction], q: list[Fraction]) -> Iterator[int]:

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from committed_states import counted
 from crashes import Killed, kill_at
-from every_type import KINDS, counts_of, first_payload, plan_text
+from every_type import KINDS, counts_of, every_plan, first_payload
 from numpy.typing import NDArray
 from plan_texts import plan_head
 from report_logs import START, Device, Sent, write
@@ -66,12 +66,6 @@ COLOUR = (
      ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]}
 """
 )
-
-
-@cache
-def every_plan() -> CompiledPlan:
-    """A plan with every type and mechanism that asks for as many reports as a plan mostly does."""
-    return parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
 
 
 @cache
@@ -138,7 +132,7 @@ class Outputs:
 def pair(tmp_path_factory):
     """Two jobs with one report a window, which differ in the reports' payloads alone."""
     folders = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
-    plan = every_plan()
+    plan = every_plan(20)
     made = [Outputs(at, plan, lone_reports(plan, n)) for n, at in enumerate(folders)]
     counts = [sorted(counted(each.state).items()) for each in made]
     assert all(one != other for one, other in zip(*counts, strict=True))
@@ -204,7 +198,7 @@ def test_what_is_withheld_keeps_its_rows_and_says_why(pair):
     assert "sotto_estimate{" not in exposed
     assert exposed.count("sotto_estimate_window_withheld{") == len(KINDS)
     for name in ("reports", "withheld"):
-        labels = f'collector="{every_plan().collector}",metric="grr",plan="every",version="1"'
+        labels = f'collector="{every_plan(20).collector}",metric="grr",plan="every",version="1"'
         assert f"sotto_estimate_window_{name}{{{labels}}} 1.0" in exposed
 
 
@@ -399,7 +393,7 @@ def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[
 
 def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself():
     """Nothing else that is published is made of a vector's coordinates."""
-    plan = every_plan()
+    plan = every_plan(20)
     counts = counts_of(plan.metric("vector_thresholds"), 70, seed=5)
     rows = estimated(plan, "vector_thresholds", counts)
     few = [row for row in rows if row["n"] < 20]
@@ -412,7 +406,7 @@ def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself():
 @pytest.mark.parametrize("name", ["sampled_bit", "sampled_bits"])
 def test_bits_are_published_all_or_none(name):
     """The mean is made of all of them."""
-    plan = every_plan()
+    plan = every_plan(20)
     metric = plan.metric(name)
     rows = estimated(plan, name, counts_of(metric, 39, seed=SEED))
     bits = [row for row in rows if row["kind"] == "bit"]
@@ -430,7 +424,7 @@ def test_bits_are_published_all_or_none(name):
 
 def test_a_bit_that_no_report_is_about_keeps_no_other_one_back():
     """An owner who asks for one report is given what each has."""
-    plan = parse_plan(plan_text()).compile()
+    plan = every_plan(1)
     assert plan.minimum_reports == 1
     rows = estimated(plan, "sampled_bit", counts_of(plan.metric("sampled_bit"), 39, seed=0))
     bits = [row for row in rows if row["kind"] == "bit"]
@@ -440,7 +434,7 @@ def test_a_bit_that_no_report_is_about_keeps_no_other_one_back():
 
 def test_all_other_estimates_are_made_of_all_reports_of_their_window():
     """So that none of them is a part of another one that could be told from the rest."""
-    plan = every_plan()
+    plan = every_plan(20)
     for metric in plan.metrics:
         for row in estimated(plan, metric.name, counts_of(metric, 90, seed=2)):
             part = row["kind"] == "bit" or metric.type == "vector"
@@ -450,9 +444,7 @@ def test_all_other_estimates_are_made_of_all_reports_of_their_window():
 @pytest.mark.parametrize("least", [1, 20, 100, 1000])
 def test_no_stratum_has_fewer_reports_than_the_plan_asks_for(least):
     """A point of the distribution of a number is estimated from each."""
-    plan = parse_plan(
-        plan_text().replace("minimum_reports: 1\n", f"minimum_reports: {least}\n")
-    ).compile()
+    plan = every_plan(least)
     metric = plan.metric("threshold")
     counts = counts_of(metric, 1280, seed=3)
     rows = estimated(plan, "threshold", counts)
@@ -470,10 +462,7 @@ def test_no_stratum_has_fewer_reports_than_the_plan_asks_for(least):
 @pytest.mark.parametrize("name", ["threshold", "sampled_bit", "vector_bits", "vector_thresholds"])
 def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name):
     """Its digits would tell the answers of each small one."""
-    lax, strict = (
-        parse_plan(plan_text().replace("minimum_reports: 1\n", said)).compile()
-        for said in ("", "minimum_reports: 300\n")
-    )
+    lax, strict = every_plan(20), every_plan(300)
     counts = counts_of(lax.metric(name), 400, seed=4)
     first = int(_answers(lax.metric(name), counts).sum())
     counts *= 1 + 300 // first
