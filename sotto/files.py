@@ -13,6 +13,8 @@ import os
 import stat
 from contextlib import suppress
 
+from sotto.errors import ParameterError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -35,6 +37,24 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 #: macOS's command to force a file through the disk's cache, which some file systems do not have.
 _FULL = getattr(fcntl, "F_FULLFSYNC", None)
 _LACKING = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
+
+
+def path_of(url: str) -> str:
+    """Return the path of a ``file:`` URL, such as ``file:build/log`` or ``file:///var/log/sotto``.
+
+    Raises ParameterError for a path on another host, or for none.
+    """
+    from urllib.request import url2pathname
+
+    path = url.partition(":")[2]
+    if path.startswith("//"):
+        host, slash, path = path[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise ParameterError("a file: URL must name this machine's folder, as file:///log does")
+        path = slash + path
+    if not path:
+        raise ParameterError("a file: URL must name a folder, as file:build/log does")
+    return url2pathname(path)
 
 
 def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:

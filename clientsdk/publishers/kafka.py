@@ -100,18 +100,8 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
 
     @classmethod
     def from_url(cls, url: str) -> KafkaPublisher:
-        """Return the publisher to ``kafka://host:port,host:port/topic``, a cluster in the clear.
-
-        Raises ParameterError if the URL has no topic, or a name and password: a cluster with TLS
-        takes a :class:`Broker` in place of a URL.
-        """
-        servers, _, topic = url.partition("//")[2].partition("/")
-        if not servers or not topic or "@" in servers:
-            raise ParameterError(
-                "publisher must be such as kafka://broker:9092/reports-e1-p8; a cluster with TLS "
-                "or names takes KafkaPublisher(Broker(...), topic)"
-            )
-        return cls(servers, topic)
+        """Return the publisher to ``kafka://host:port/topic``; errors as of Broker.from_url."""
+        return cls(*Broker.from_url(url))
 
     def publish(self, shard: int, message: bytes) -> None:
         """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns."""

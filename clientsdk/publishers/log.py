@@ -14,6 +14,7 @@ from clientsdk.lifecycle import Unshared
 from clientsdk.publishers import pseudonym_in
 from clientsdk.settings import checked_clock
 from sotto.errors import ParameterError, PublishError, wrong_type
+from sotto.files import path_of
 from sotto.log.writer import LogWriter
 
 #: How many partitions are open at one time, and how many closed ones are remembered.
@@ -64,23 +65,8 @@ class EmbeddedLogPublisher(Unshared):
 
     @classmethod
     def from_url(cls, url: str) -> EmbeddedLogPublisher:
-        """Return the publisher to a log's folder: ``file:build/log`` or ``file:///var/log/sotto``.
-
-        Raises ParameterError for a folder of another host, or for none.
-        """
-        from urllib.request import url2pathname
-
-        path = url.partition(":")[2]
-        if path.startswith("//"):
-            host, slash, path = path[2:].partition("/")
-            if host not in ("", "localhost"):
-                raise ParameterError(
-                    "publisher must be a folder of this machine, as in file:///log"
-                )
-            path = slash + path
-        if not path:
-            raise ParameterError("publisher must name a folder, as in file:build/log")
-        return cls(url2pathname(path))
+        """Return the publisher to a log's folder; see :func:`sotto.files.path_of` for errors."""
+        return cls(path_of(url))
 
     def publish(self, shard: int, message: bytes) -> None:
         """Append a message to the partition of its pseudonym, or raise PublishError."""

@@ -25,9 +25,9 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
 from pipelines.sinks.kafka import Publish
 from pipelines.sinks.sql import ProjectionError, Results, of_state
+from pipelines.sources import source_of
 from pipelines.sources.base import BoundedSource, trusted_until
 from pipelines.sources.frozen import FrozenLog
-from pipelines.sources.log import source_of
 from pipelines.storage.directory import LastRun, NoManifestError, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent

@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.sources import source_of
 from pipelines.sources.base import LATEST, BoundedSource, Partition
-from pipelines.sources.log import source_of
 from pipelines.storage.intent import Intent, LastRecord, WorkItem
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError

@@ -228,6 +228,12 @@ class KafkaTopics:
         self._found: dict[str, FoundTopic] = {}
         self._others: tuple[ReportTopic, ...] = ()
 
+    @classmethod
+    def from_url(cls, url: str) -> KafkaTopics:
+        """Return one topic of a cluster in the clear; errors as of Broker.from_url."""
+        broker, topic = Broker.from_url(url)
+        return cls(broker, [ReportTopic.parse(topic)])
+
     def open(self, registry: Registry | None) -> None:
         """Check that all topics can be used for reports of these plans."""
         if registry is None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.sources.base import LATEST, BoundedSource, MissingError, Partition
+from pipelines.sources.base import LATEST, MissingError, Partition
 from pipelines.storage import files
 from pipelines.storage.intent import Intent, LastRecord
 from sotto.errors import AggregationError
+from sotto.files import path_of
 from sotto.log.frames import FRAME
 from sotto.log.reader import Block, LogReader, partitions, segments
 from sotto.plan.registry import Registry
@@ -53,6 +53,11 @@ class EmbeddedLog:
     unit = "bytes"
     label = "log"
     requeued = False
+
+    @classmethod
+    def from_url(cls, url: str) -> EmbeddedLog:
+        """Return the log in a folder; see :func:`sotto.files.path_of` for errors."""
+        return cls(Path(path_of(url)))
 
     def __reduce__(self) -> tuple[type[EmbeddedLog], tuple[Path]]:
         """Cross Beam with a path that does not depend on where a process was started."""
@@ -108,8 +113,3 @@ class EmbeddedLog:
         files.sync_directory(self.path)
 
     def close(self) -> None: ...
-
-
-def source_of(log: str | os.PathLike[str] | BoundedSource) -> BoundedSource:
-    """Return a source; a path is an embedded log's."""
-    return EmbeddedLog(Path(log)) if isinstance(log, str | os.PathLike) else log

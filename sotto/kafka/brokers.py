@@ -83,6 +83,20 @@ class Broker:
             raise ParameterError(f"mechanism must be one of {', '.join(_MECHANISMS)}")
 
     @classmethod
+    def from_url(cls, url: str) -> tuple[Broker, str]:
+        """Return the cluster and the topic of ``kafka://host:port,host:port/topic``, in the clear.
+
+        Raises ParameterError if the URL has no topic, or a name and password.
+        """
+        servers, _, topic = url.partition("//")[2].partition("/")
+        if not servers or not topic or "@" in servers:
+            raise ParameterError(
+                "a topic's URL must be such as kafka://broker:9092/reports-e1-p8; a cluster with "
+                "TLS or names takes a Broker in place of a URL"
+            )
+        return cls(servers), topic
+
+    @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Broker:
         """Read the fields from a JSON file, where ``password_file`` may stand for ``password``.
 

@@ -15,8 +15,8 @@ from step_plans import registry
 from pipelines.beam import runners
 from pipelines.bounded import job
 from pipelines.bounded.job import Job
+from pipelines.sources import source_of
 from pipelines.sources.frozen import FrozenLog
-from pipelines.sources.log import source_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest, advance

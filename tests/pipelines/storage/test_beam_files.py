@@ -23,8 +23,8 @@ from pipelines.bounded import job
 from pipelines.bounded.job import Job
 from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
+from pipelines.sources import source_of
 from pipelines.sources.frozen import FrozenLog
-from pipelines.sources.log import source_of
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Intent
