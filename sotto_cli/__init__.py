@@ -8,11 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from sotto.errors import ParameterError, SottoError, did_you_mean, install_hint
+from sotto.exit_status import ExitStatus
 from sotto.version import __version__
-from sotto_cli.exit_status import ExitStatus
 
 #: Subcommands: modules of this package with a docstring, which is their help, examples last;
 #: ``add_arguments(parser)``; and ``run(args)``, which returns the exit status.
@@ -44,7 +45,7 @@ COMMANDS = (
 )
 
 #: Those that are in :mod:`sotto_cli.upkeep`.
-_UPKEEP = ("retain", "forget", "backup", "restore")
+_UPKEEP = ("requeue", "retain", "forget", "backup", "restore")
 
 #: What a missing module is part of.
 _EXTRAS = {
@@ -137,6 +138,12 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
+def command_module(name: str) -> ModuleType:
+    """Import the module of a command."""
+    folder = "sotto_cli.upkeep" if name in _UPKEEP else "sotto_cli"
+    return importlib.import_module(f"{folder}.{name}")
+
+
 def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all commands, or of the one alone that the arguments name."""
     layout = argparse.RawDescriptionHelpFormatter
@@ -145,8 +152,7 @@ def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = given[0] if given else ""
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
-        folder = "sotto_cli.upkeep" if name in _UPKEEP else "sotto_cli"
-        module = importlib.import_module(f"{folder}.{name}")
+        module = command_module(name)
         description, examples, text = (module.__doc__ or "").partition("examples:\n")
         help = description.partition("\n")[0].rstrip(".")
         command = commands.add_parser(

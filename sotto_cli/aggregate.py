@@ -63,10 +63,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pipelines.storage.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
+from sotto.exit_status import ExitStatus
+from sotto.plan.files import plans_of
 from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
-from sotto_cli.plan_folder import PlanFolder
 
 if TYPE_CHECKING:
     from pipelines.bounded.run import Progress, RunResult
@@ -113,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.log_retention is not None and (args.log is None or not args.follow):
         raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
-    plans, candidates = options.plans_of(args.plan)
+    plans, candidates = plans_of(args.plan)
     source, publish = _source(args), _publish(args)
     from pipelines.storage.directory import StateDirectory
 

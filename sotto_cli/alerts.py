@@ -47,8 +47,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.columns import table
+from sotto.exit_status import ExitStatus
 from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
 from sotto_cli.serve import add_results, reader_of
 
 if TYPE_CHECKING:

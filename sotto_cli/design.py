@@ -29,6 +29,7 @@ from pathlib import Path
 
 from sotto.errors import ParameterError
 from sotto.plan.checks import MAX_PANEL
+from sotto.plan.files import plan_of
 from sotto_cli import options
 
 #: Options that only a question without a plan has.
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
             raise ParameterError("a plan has its own types, ladders, ceilings and period")
-        plan, candidates, _ = options.load(args.plan)
+        plan, candidates, _ = plan_of(args.plan)
         asked = asked_of_plan(plan, candidates, supposed, args.metric)
         arms = arms or (plan.experiment and len(plan.experiment.arms))
     if args.plot is not None and len(asked.questions) > 1:

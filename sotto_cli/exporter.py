@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING
 
 from sotto.errors import ParameterError
 from sotto.kafka import client_logs as clientlogs
+from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _of_streams(args: argparse.Namespace) -> Readers:
             streams.append(Stream(str(estimates), WatchedStream(broker, topics), documents))
     engine = WatchedEngine(args.flink) if args.flink else None
     plans: dict[str, list[CompiledPlan]] = {}
-    for plan in options.plans_of(args.plan)[0]:
+    for plan in plans_of(args.plan)[0]:
         plans.setdefault(plan.collector, []).append(plan)
     registries = {collector: Registry(each) for collector, each in plans.items()}
     database = Database(args.database, args.max_series)

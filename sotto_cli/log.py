@@ -22,9 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.exit_status import ExitStatus
 from sotto.log.reader import EARLIEST, LATEST
 from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sotto.errors import ParameterError
 from sotto.plan.durations import parse_duration, parse_time
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.compiled import CompiledPlan
-
-#: Candidate strings by plan's fingerprint and metric's name.
-Candidates: TypeAlias = dict[bytes, dict[str, tuple[str, ...]]]
 
 
 def add_listen(parser: argparse.ArgumentParser, port: int) -> None:
@@ -199,34 +196,6 @@ def topics_of(names: Sequence[str]) -> list[ReportTopic]:
     return [ReportTopic.parse(name) for name in names]
 
 
-class LoadedPlan(NamedTuple):
-    """A plan, compiled; candidates by string metric; and why mechanisms were chosen, by metric."""
-
-    plan: CompiledPlan
-    candidates: dict[str, tuple[str, ...]]
-    chosen: dict[str, str]
-
-
-def load(path: Path) -> LoadedPlan:
-    """Read a plan: a compiled one if the file's name ends in ``.json``."""
-    if path.suffix == ".json":
-        from sotto.plan.compiled import CompiledPlan
-
-        return LoadedPlan(CompiledPlan.from_file(path), {}, {})
-    from sotto.plan.compile import load_plan
-
-    plan = load_plan(path)
-    return LoadedPlan(plan.compile(), dict(plan.candidates), dict(plan.chosen))
-
-
-def plans_of(paths: Sequence[Path]) -> tuple[list[CompiledPlan], Candidates]:
-    """Return the plans of files, and the candidates of their string metrics."""
-    loaded = [load(path) for path in paths]
-    return [each.plan for each in loaded], {
-        each.plan.fingerprint: each.candidates for each in loaded
-    }
-
-
 def add_alerts(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare ``--alerts`` and ``--kept``."""
     add(parser, "--alerts FILE", what)
@@ -290,6 +259,13 @@ def stopping() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def status_line() -> Callable[[str], None]:
+    """Return what shows a text on one line of a terminal, if standard error is one."""
+    if not sys.stderr.isatty():
+        return lambda text: None
+    return lambda text: print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.errors import ParameterError
+from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def reader_of(args: argparse.Namespace) -> ResultsReader:
         raise ParameterError("--state or --database must say where the results are")
     if args.state is not None and args.plan:
         raise ParameterError("--plan is for a database without --state, which has the plans")
-    plans = options.plans_of(args.plan)[0]
+    plans = plans_of(args.plan)[0]
     return ResultsReader(args.database or of_state(args.state), args.state, plans)
 
 

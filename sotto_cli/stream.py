@@ -35,10 +35,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pipelines.storage.plan_folder import PlanFolder
 from sotto.errors import AggregationError, BrokerError, ParameterError
+from sotto.exit_status import ExitStatus
+from sotto.plan.files import plans_of
 from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
-from sotto_cli.plan_folder import PlanFolder
 
 if TYPE_CHECKING:
     from pipelines.beam.submission import JobFolder, Log, Topics
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     folder = JobFolder(args.state)
     io = _io(args, folder)
     watched = PlanFolder(args.plans, folder.plans, io.check, options.warn)
-    plans, candidates = watched.added_to(*options.plans_of(args.plan))
+    plans, candidates = watched.added_to(*plans_of(args.plan))
     options.warn_unsigned(folder.plans.with_given(plans, {})[0].plans)
     flink = FlinkJob(args.flink) if args.flink else None
     job: SubmittedJob

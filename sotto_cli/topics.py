@@ -41,6 +41,7 @@ from sotto.columns import table
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.access import ROLES, grants
 from sotto.plan.durations import duration_text
+from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _stay(paths: list[Path], topic: ReportTopic) -> Stay:
     """Return how long plans, of no fewer shards than the topic has partitions, have things stay."""
     from sotto.kafka.topics import Stay
 
-    plans, _ = options.plans_of(paths)
+    plans, _ = plans_of(paths)
     for plan, path in zip(plans, paths, strict=True):
         if plan.shards < topic.partitions:
             raise ParameterError(

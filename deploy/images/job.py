@@ -15,8 +15,8 @@ from pathlib import Path
 
 from deploy.images.node import MANAGER, REST, SHARED
 from pipelines.flink.rest import ENDED, FlinkError, JobManager
+from sotto.exit_status import ExitStatus
 from sotto_cli import main as sotto
-from sotto_cli.exit_status import ExitStatus
 
 #: How often the job is looked at, in seconds.
 EVERY = 10.0

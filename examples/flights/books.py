@@ -17,7 +17,7 @@ from pipelines.storage.states import StoredStates
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
-from sotto_cli.replay.devices import AuditLine
+from sotto_cli.simulation.devices import AuditLine
 
 from . import faults
 from .faults import Misbehaviour

@@ -23,9 +23,9 @@ from pipelines.sinks.sql import Results
 from pipelines.web.rendering import write_static_file
 from sotto.errors import ParameterError
 from sotto.plan.compile import Plan, load_plan
-from sotto_cli.replay.devices import Played
-from sotto_cli.replay.playback import Replay, write_audit
-from sotto_cli.replay.table import Columns, Recordings, read_recordings
+from sotto_cli.simulation.devices import Played
+from sotto_cli.simulation.playback import Replay, write_audit
+from sotto_cli.simulation.table import Columns, Recordings, read_recordings
 
 from . import books, story
 from .collect import DAY, Collected, Row, decode_destinations, scores

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sotto_cli.replay.devices import Played
+from sotto_cli.simulation.devices import Played
 
 from .faults import DUPLICATE, HELD_BACK, OVERSPENDS, RERANDOMIZES
 from .findings import Comparison, Decoding, Fate, Findings, MetricErrors, Run, Sharpening

@@ -18,7 +18,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto_cli.replay.devices import AuditLine, Kept
+from sotto_cli.simulation.devices import AuditLine, Kept
 
 from .data import Flights
 from .faults import Misbehaviour

@@ -39,7 +39,7 @@ def attack(
     Parameters
     ----------
     sampler : Sampler
-        Makes the reports: a device's (``sotto_cli.audit.device``), or :func:`.batch_sampler`.
+        Makes the reports: a device's (``sotto_cli.simulation.sampler``), or :func:`.batch_sampler`.
     source : Source
         Draws the secrets, and what a batch draws; in production :class:`.SystemSource`.
     trials : int

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError
-from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.development import is_development
-from sotto.plan.folder import PlanFileFolder
+from sotto.plan.files import PlanFileFolder, plan_of
 from sotto.plan.registry import Registry
 
 
@@ -77,7 +76,7 @@ class PlanFiles:
         self._sources: dict[bytes, Path] = {}
         self.known: Plans
         if files:
-            named = [_load(path) for path in files]
+            named = [plan_of(path).plan for path in files]
             self.known = Plans(named)
             self._plans = {plan.fingerprint: plan for plan in named}
             self._warn_of_ends(named)
@@ -111,7 +110,7 @@ class PlanFiles:
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
         if self._stamps.get(path) == stamp:
             return False
-        plan = _load(path)
+        plan = plan_of(path).plan
         if is_development(plan) is not development:
             return False
         plans = dict(self._plans)
@@ -126,7 +125,3 @@ class PlanFiles:
         self._stamps[path] = stamp
         self._warn_of_ends([plan])
         return True
-
-
-def _load(path: Path) -> CompiledPlan:
-    return CompiledPlan.from_file(path) if path.suffix == ".json" else load_plan(path).compile()

@@ -43,10 +43,11 @@ from typing import TYPE_CHECKING
 
 from sotto.columns import columns, table
 from sotto.errors import ParameterError, PlanError
+from sotto.exit_status import ExitStatus
 from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
+from sotto.plan.files import plan_of
 from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -135,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     """Refuse a plan that cannot be honoured; otherwise print what it means."""
-    plan, _, chosen = options.load(args.plan)
+    plan, _, chosen = plan_of(args.plan)
     print("\n".join(_report(plan, chosen)), flush=True)
     _refuse_ended(plan)
     return _warned(plan, args)
@@ -169,7 +170,7 @@ def _compile(args: argparse.Namespace) -> int:
     """Compile a plan to canonical JSON and print its fingerprint."""
     from sotto.plan.development import development_plan
 
-    plan = options.load(args.plan).plan
+    plan = plan_of(args.plan).plan
     _refuse_ended(plan)
     compiled = development_plan(plan) if args.development else plan
     ending = ".dev.json" if args.development else ".json"
@@ -181,7 +182,7 @@ def _compile(args: argparse.Namespace) -> int:
 
 def _fingerprint(args: argparse.Namespace) -> int:
     """Print what names the plan on the wire, for Client(..., expect=...)."""
-    plan = options.load(args.plan).plan
+    plan = plan_of(args.plan).plan
     print(plan.digest.hex() if args.document else plan.fingerprint_hex)
     return 0
 
@@ -202,7 +203,7 @@ def _sampler(args: argparse.Namespace) -> int:
 
 def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> int:
     """Write what is made of a plan, and print the fingerprint if that goes to a file."""
-    plan = options.load(args.plan).plan
+    plan = plan_of(args.plan).plan
     output = args.output or "-"
     _write(args.plan, output, made(plan))
     if output != "-":
@@ -216,7 +217,7 @@ def _disclose(args: argparse.Namespace) -> int:
     plan does not say, such as a legal basis, is left to be filled in."""
     from sotto.disclosure import forms, texts
 
-    plan = options.load(args.plan).plan
+    plan = plan_of(args.plan).plan
     if args.format == "apple":
         made = forms.apple_manifest(plan)
     else:

@@ -10,7 +10,7 @@ import pytest
 from examples.flights.data import Flights, load_airports, load_flights, write_events
 from examples.flights.demo import PLAN
 from sotto.plan.compile import load_plan
-from sotto_cli.replay.table import NO_DEVICE, Columns, read_recordings
+from sotto_cli.simulation.table import NO_DEVICE, Columns, read_recordings
 
 HOUR = 3_600_000
 

@@ -18,8 +18,8 @@ from examples.flights.truth import KeptReports, Truth
 from mechanisms.testing import SeededSource
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
-from sotto_cli.replay.playback import Replay
-from sotto_cli.replay.table import Columns, read_recordings
+from sotto_cli.simulation.playback import Replay
+from sotto_cli.simulation.table import Columns, read_recordings
 
 SEED = 20130101
 REPORTS = 20_000

@@ -10,7 +10,7 @@ from streamed import PATIENCE, World, kill, later_plan, until
 
 from deploy import jars
 from deploy.kafka.broker import SOURCE, LocalBroker
-from sotto_cli.exit_status import ExitStatus
+from sotto.exit_status import ExitStatus
 
 pytestmark = [
     pytest.mark.slow,

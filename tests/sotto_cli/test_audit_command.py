@@ -13,9 +13,9 @@ from mechanisms.audit import claims
 from mechanisms.audit.guessing import Attack
 from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.testing import SeededSource
+from sotto.audit import library
 from sotto.plan.compile import parse_plan
 from sotto_cli import main
-from sotto_cli.audit import library
 
 CONSTANT = """\
   model:
@@ -195,10 +195,10 @@ def test_a_certificate_that_is_not_its_own_is_status_1(capsys, monkeypatch, plan
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--trials", "999"], "--trials must lie in"),
-        (["--recordings", "999"], "--recordings must lie in"),
-        (["--confidence", "1"], "--confidence must lie in"),
-        (["--confidence", "nan"], "--confidence must lie in"),
+        (["--trials", "999"], "--trials: "),
+        (["--recordings", "999"], "--recordings: "),
+        (["--confidence", "1"], "--confidence: "),
+        (["--confidence", "nan"], "--confidence: "),
         (["--epsilon", "1,x"], "--epsilon: '1,x' must be numbers"),
         (["--epsilon", "nan"], "epsilon must lie in"),
         (["--mechanism", "grr,none"], "--mechanism must be among"),
@@ -227,5 +227,5 @@ def test_a_device_that_draws_by_another_law_is_status_1(capsys, monkeypatch):
 
 def test_without_the_folder_of_papers_there_are_no_claims(monkeypatch, tmp_path):
     assert library.published()
-    monkeypatch.setattr(library, "__file__", str(tmp_path / "sotto_cli" / "audit" / "library.py"))
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "sotto" / "audit" / "library.py"))
     assert library.published() == []

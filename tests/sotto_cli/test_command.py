@@ -15,10 +15,10 @@ from agreed_plans import PLAN_YAML
 import clientsdk
 import sotto_cli
 from sotto.errors import ParameterError
+from sotto.exit_status import ExitStatus
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
-from sotto_cli.exit_status import ExitStatus
 
 ROOT = Path(__file__).parents[2]
 #: It is of 640 and a week of it costs 9.5.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from clientsdk.testing import small_plan
 from sotto.kafka.brokers import Broker
-from sotto_cli import options
+from sotto.plan.files import plans_of
+from sotto_cli import command_module, options
 
 ELSE = {
     "aggregate": ["--topic", "reports-e1-p2", "--state", "s"],
@@ -25,7 +25,7 @@ ELSE = {
 def parsed(command, *words):
     """Return what a command makes of its arguments."""
     parser = argparse.ArgumentParser()
-    import_module(f"sotto_cli.{command}").add_arguments(parser)
+    command_module(command).add_arguments(parser)
     return parser.parse_args([*ELSE[command], *words])
 
 
@@ -59,6 +59,6 @@ def test_plans_are_given_one_by_one(command):
 
 def test_a_compiled_plan_has_no_candidates(tmp_path):
     (tmp_path / "plan.json").write_bytes(small_plan().to_json())
-    found, candidates = options.plans_of([tmp_path / "plan.json"])
+    found, candidates = plans_of([tmp_path / "plan.json"])
     assert found == [small_plan()]
     assert candidates == {small_plan().fingerprint: {}}

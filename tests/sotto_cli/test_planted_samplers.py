@@ -26,7 +26,8 @@ from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
-from sotto_cli.audit.device import DeviceSampler, device_cases, metric_of
+from sotto.audit.library import metric_of
+from sotto_cli.simulation.sampler import DeviceSampler, device_cases
 
 SEED = 20_261_123
 Plant = Callable[[pytest.MonkeyPatch], None]

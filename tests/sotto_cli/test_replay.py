@@ -22,9 +22,9 @@ from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
 from sotto.wire.format import decode_message
 from sotto_cli import main
-from sotto_cli.replay.devices import Schedule, SortedLog
-from sotto_cli.replay.playback import AUDIT_HEAD, Replay, write_audit
-from sotto_cli.replay.table import (
+from sotto_cli.simulation.devices import Schedule, SortedLog
+from sotto_cli.simulation.playback import AUDIT_HEAD, Replay, write_audit
+from sotto_cli.simulation.table import (
     BAD_TIME,
     NO_DEVICE,
     NO_TIME,
@@ -430,7 +430,7 @@ class TestPlaying:
     def test_progress_that_comes_too_late_is_told_at_the_end(
         self, tmp_path, plan, columns, monkeypatch
     ):
-        monkeypatch.setattr("sotto_cli.replay.playback._report", lambda queue, progress: None)
+        monkeypatch.setattr("sotto_cli.simulation.playback._report", lambda queue, progress: None)
         found = read(tmp_path / "t.csv", plan, table(2, 3), columns)
         finished = []
         Replay(tmp_path / "log", processes=2).run(plan, found, finished.append)

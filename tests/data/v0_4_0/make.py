@@ -29,7 +29,7 @@ from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.directory import StateDirectory
 from sotto.log.writer import LogWriter
 from sotto.plan.compile import load_plan
-from sotto_cli.options import plans_of
+from sotto.plan.files import plans_of
 
 HERE = Path(__file__).parent
 DAY, HOUR = 86_400_000, 3_600_000

@@ -84,7 +84,7 @@ def test_of_a_streaming_job_plans_are_given(capsys):
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown():
-    from sotto_cli.requeue import waiting_lines
+    from sotto_cli.upkeep.requeue import waiting_lines
 
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
     lines = waiting_lines(waiting, {}, BOTH)

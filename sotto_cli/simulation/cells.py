@@ -13,7 +13,7 @@ from sotto.errors import ParameterError, ValueTypeError
 from sotto.plan.checks import MAX_TIME
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.durations import parse_time
-from sotto_cli.replay.columns import is_text
+from sotto_cli.simulation.columns import is_text
 
 #: Milliseconds in the units that whole numbers may be times in.
 TIME_UNITS = {

@@ -18,7 +18,7 @@ import numpy as np
 
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
-from sotto_cli.replay.devices import (
+from sotto_cli.simulation.devices import (
     BUFFER_BYTES,
     AuditLine,
     Faithful,
@@ -28,7 +28,7 @@ from sotto_cli.replay.devices import (
     Schedule,
     SortedLog,
 )
-from sotto_cli.replay.table import Recordings
+from sotto_cli.simulation.table import Recordings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ class Replay:
     processes: int = 2
     #: Each process works on a copy of its own; ``Played.networks`` returns them.
     network: Network = field(default_factory=Faithful)
-    #: Whether to note which rows were kept; see :class:`sotto_cli.replay.devices.Kept`.
+    #: Whether to note which rows were kept; see :class:`sotto_cli.simulation.devices.Kept`.
     witness: bool = False
     #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES

@@ -1,13 +1,46 @@
-"""A folder of plan files that is looked at again and again while a command runs."""
+"""Plan files: what they hold, and a folder of them that is looked at while a command runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
 
 _ENDINGS = (".json", ".yaml", ".yml")
+
+
+class LoadedPlan(NamedTuple):
+    """A plan, compiled; candidates by string metric; and why mechanisms were chosen, by metric."""
+
+    plan: CompiledPlan
+    candidates: dict[str, tuple[str, ...]]
+    chosen: dict[str, str]
+
+
+def plan_of(path: Path) -> LoadedPlan:
+    """Read a plan: a compiled one if the file's name ends in ``.json``.
+
+    Raises PlanError if it is none, OSError if the file cannot be read.
+    """
+    if path.suffix == ".json":
+        return LoadedPlan(CompiledPlan.from_file(path), {}, {})
+    # A compiled plan is read without pydantic.
+    from sotto.plan.compile import load_plan
+
+    plan = load_plan(path)
+    return LoadedPlan(plan.compile(), dict(plan.candidates), dict(plan.chosen))
+
+
+def plans_of(
+    paths: Sequence[Path],
+) -> tuple[list[CompiledPlan], dict[bytes, dict[str, tuple[str, ...]]]]:
+    """Return the plans of files; candidates by fingerprint and string metric."""
+    loaded = [plan_of(path) for path in paths]
+    plans = [each.plan for each in loaded]
+    return plans, {each.plan.fingerprint: each.candidates for each in loaded}
 
 
 class PlanFileFolder:

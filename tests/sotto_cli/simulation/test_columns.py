@@ -12,8 +12,8 @@ from plan_texts import plan_head
 from sotto.errors import FormatError, ParameterError
 from sotto.plan.compile import parse_plan
 from sotto_cli import main
-from sotto_cli.replay.cells import has_offset, time_parser
-from sotto_cli.replay.table import Columns, read_recordings
+from sotto_cli.simulation.cells import has_offset, time_parser
+from sotto_cli.simulation.table import Columns, read_recordings
 
 PLAN = (
     plan_head("replayed", (33, 900))

@@ -22,9 +22,9 @@ from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, ROW, decode_message
-from sotto_cli.replay.cells import Cell
-from sotto_cli.replay.device import Device
-from sotto_cli.replay.table import Recordings
+from sotto_cli.simulation.cells import Cell
+from sotto_cli.simulation.device import Device
+from sotto_cli.simulation.table import Recordings
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism

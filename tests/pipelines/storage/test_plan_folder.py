@@ -10,11 +10,11 @@ import pytest
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
 from pipelines.sources.log import EmbeddedLog
+from pipelines.storage.plan_folder import PlanFolder
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import BrokerError, ParameterError
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.development import development_plan
-from sotto_cli.plan_folder import PlanFolder
 
 FIRST = small_plan()
 SECOND = replace(FIRST, version=FIRST.version + 1)

@@ -30,19 +30,14 @@ of them is wrong has a chance of one in a million.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable
+import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sotto.errors import ParameterError
+from sotto.exit_status import ExitStatus
+from sotto.plan.files import plan_of
 from sotto_cli import options
-
-if TYPE_CHECKING:
-    from mechanisms.audit.claims import Auditor
-    from sotto_cli.audit.library import LibraryAudit
-    from sotto_cli.audit.plan import PlanAudit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="attack, or do not; left out, the library is attacked and a plan is not",
     )
     trials = "chains that the batch code draws of each of the two inputs with the largest loss"
-    add("--trials N", trials, 200_000, type=int)
+    add("--trials N", trials, 200_000, type=options.whole(1000, 50_000_000))
     recordings = "recordings that devices make of each of the two, fewer where they take long"
-    add("--recordings N", recordings, 10_000, type=int)
-    add("--confidence P", "of each attacked amount", 0.95, type=float)
+    add("--recordings N", recordings, 10_000, type=options.whole(1000, 10_000_000))
+    add("--confidence P", "of each attacked amount", 0.95)
     amounts = (
         "the amounts up to which the library's chains go; default 1, and for grr, sue and oue 0.5 "
         "and 2 too"
@@ -68,45 +63,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sotto_cli.audit.library import audit_library
-    from sotto_cli.audit.plan import audit_plan
+    from mechanisms.audit.claims import Auditor
+    from mechanisms.randomness import SystemSource
+    from sotto.audit.library import audit_library
+    from sotto.audit.plan import audit_plan
+    from sotto_cli.simulation.sampler import DeviceSampler, device_cases
 
-    audited: LibraryAudit | PlanAudit
+    auditor = Auditor(SystemSource(), args.trials, args.recordings, args.confidence)
+    attacks = args.plan is None if args.attack is None else args.attack
+    how, show = auditor if attacks else None, options.status_line()
     if args.plan is None:
         names = args.mechanism.split(",") if args.mechanism else None
-        auditor = _auditor(args, default=True)
-        audited = audit_library(auditor, args.epsilon, names, _progress(args))
+        cases = [] if names else device_cases()
+        found = audit_library(how, args.epsilon, names, show, DeviceSampler, cases)
     elif args.epsilon or args.mechanism:
         raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
     else:
-        plan = options.load(args.plan).plan
-        audited = audit_plan(plan, _auditor(args, default=False), _progress(args))
-    print("\n".join(audited.json() if args.format == "json" else audited.text()))
-    return audited.status
-
-
-def _auditor(args: argparse.Namespace, default: bool) -> Auditor | None:
-    """Return what attacks, with the randomness of the system, or None."""
-    from mechanisms.audit.claims import Auditor
-    from mechanisms.randomness import SystemSource
-
-    if not 0 < args.confidence < 1:
-        raise ParameterError(f"--confidence must lie in (0, 1), not {args.confidence}")
-    if not 1000 <= args.trials <= 50_000_000:
-        raise ParameterError(f"--trials must lie in [1000, 50000000], not {args.trials}")
-    if not 1000 <= args.recordings <= 10_000_000:
-        raise ParameterError(f"--recordings must lie in [1000, 10000000], not {args.recordings}")
-    if not (default if args.attack is None else args.attack):
-        return None
-    return Auditor(SystemSource(), args.trials, args.recordings, args.confidence)
-
-
-def _progress(args: argparse.Namespace) -> Callable[[str], None]:
-    """Return what shows progress on one line of a terminal; an empty text ends it."""
-    if not sys.stderr.isatty():
-        return lambda text: None
-
-    def show(text: str) -> None:
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    return show
+        found = audit_plan(plan_of(args.plan).plan, how, show, DeviceSampler)
+    print(json.dumps(found.document, indent=1) if args.format == "json" else "\n".join(found.text))
+    return ExitStatus.found(found.failed)

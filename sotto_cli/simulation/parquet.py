@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from sotto.errors import FormatError, ParameterError
-from sotto_cli.replay.columns import Column, Table
+from sotto_cli.simulation.columns import Column, Table
 
 #: What Arrow raises where a file is damaged; its own message may quote a cell.
 _ARROW = (pa.ArrowException, OSError, ValueError)
 
 
 def read_parquet(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
-    """Read the columns named ``used``, as :func:`sotto_cli.replay.columns.read_csv` does."""
+    """Read the columns named ``used``, as :func:`sotto_cli.simulation.columns.read_csv` does."""
     try:
         with pa.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names

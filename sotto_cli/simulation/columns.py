@@ -1,7 +1,7 @@
 """Reads the columns of a CSV file, whatever is in their cells.
 
 Every distinct cell of a column is kept once. A cell whose bytes are no UTF-8 text has surrogates in
-the place of these bytes, until :mod:`sotto_cli.replay.cells` sees them.
+the place of these bytes, until :mod:`sotto_cli.simulation.cells` sees them.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from sotto.columns import table
 from sotto.errors import ParameterError
+from sotto.plan.files import plans_of
 from sotto_cli import options
 from sotto_cli.aggregate import fates
 
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     reasons = _reasons(args.reason)
-    plans, candidates = options.plans_of(args.plan)
+    plans, candidates = plans_of(args.plan)
     if args.state is None:
         if not plans:
             raise ParameterError("--plan is missing: of a streaming job all plans are given here")

@@ -20,16 +20,17 @@ from mechanisms.arrays import Bools, Ints
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.audit.reports import Reports, UnexpectedReportsError
-from mechanisms.base import NO_ID, Mechanism
+from mechanisms.base import NO_ID
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO
 from mechanisms.randomness import Source
+from sotto.audit.library import metric_of
 from sotto.plan.checks import MAX_CEILING, MAX_LIMIT, MAX_TIME
 from sotto.plan.compiled import FORMAT, CompiledMetric, CompiledPlan
 from sotto.plan.metric import MISSING_STRING
 from sotto.wire.format import Row, decode_message, pseudonym_of
-from sotto_cli.replay.device import Device
-from sotto_cli.replay.devices import Clock
+from sotto_cli.simulation.device import Device
+from sotto_cli.simulation.devices import Clock
 
 #: Milliseconds: the resolution of event times, and the least budget period.
 _STEP, _SHORT = 1000, 60_000
@@ -177,32 +178,6 @@ def app_value(metric: CompiledMetric, symbol: Any) -> Any:
     return metric.labels[symbol]
 
 
-def metric_of(mechanism: Mechanism, kind: str = "every") -> CompiledMetric:
-    """Return a metric of the first type that a mechanism is for."""
-    spec = {name: getattr(mechanism, name) for name in mechanism.parameters()}
-    kind_of_value, size = mechanism.types[0], spec.get("domain_size", 0)
-    values = [f"value {number}" for number in range(size)]
-    known: dict[str, dict[str, object]] = {
-        "category": {"domain": values, "outside": "value 0"},
-        "ordinal": {"domain": values, "outside": "value 0"},
-        "top_item": {"domain": values, "outside": "value 0"},
-        "number": {"range": [0, 1], "outside": "clip"},
-        "vector": {"range": [0, 1], "outside": "clip"},
-        "survey": {"question": "Did you?"},
-    }
-    document = {
-        "name": "audit",
-        "type": kind_of_value,
-        "mechanism": {"name": mechanism.name, **spec},
-        "missing": bool(spec.get("missing")),
-        "window": _SHORT,
-        "repeat": {"kind": "first" if kind_of_value == "top_item" else kind, "limit": 1},
-        "ladder": [{"epsilon": micro, "after": 0} for micro in mechanism.micros],
-        **known.get(kind_of_value, {}),
-    }
-    return CompiledMetric.of_document(_listed(document), 0, 0)
-
-
 def _plan(metric: CompiledMetric, kind: str, limit: int, cost: int) -> CompiledPlan:
     """Return a plan of one metric under which a device can record as much as it may."""
     period = max(2 * _STEP * limit, _SHORT)
@@ -236,11 +211,6 @@ def _plan(metric: CompiledMetric, kind: str, limit: int, cost: int) -> CompiledP
         "metrics": [document],
     }
     return CompiledPlan.from_json(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode())
-
-
-def _listed(document: Any) -> Any:
-    """Return a document as JSON has it, where tuples are lists."""
-    return json.loads(json.dumps(document))
 
 
 def device_cases() -> list[Case]:

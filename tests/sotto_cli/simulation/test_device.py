@@ -13,10 +13,10 @@ import pytest
 from every_type import KINDS, START
 
 from sotto.plan.compile import parse_plan
-from sotto_cli.replay.device import Device
-from sotto_cli.replay.devices import Fleet, Schedule
-from sotto_cli.replay.playback import Replay
-from sotto_cli.replay.table import Columns, read_recordings
+from sotto_cli.simulation.device import Device
+from sotto_cli.simulation.devices import Fleet, Schedule
+from sotto_cli.simulation.playback import Replay
+from sotto_cli.simulation.table import Columns, read_recordings
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

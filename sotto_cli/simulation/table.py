@@ -1,8 +1,9 @@
 """Reads a CSV or Parquet table as what devices record: a device, a time and a value a metric.
 
 A cell that is empty becomes None (missing); one that cannot be of its metric's type, or is no text,
-becomes a :class:`~sotto_cli.replay.cells.Cell`. Rows that no device could have recorded (no id, no
-time) are left out and counted by reason. What is wrong is said by column and line, never by value.
+becomes a :class:`~sotto_cli.simulation.cells.Cell`. Rows that no device could have recorded (no
+id, no time) are left out and counted by reason. Problems are named by column and line, never by
+value.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sotto.errors import ParameterError, did_you_mean
-from sotto_cli.replay.cells import (
+from sotto_cli.simulation.cells import (
     NOT_TEXT,
     WRONG_TYPE,
     Cell,
@@ -26,7 +27,7 @@ from sotto_cli.replay.cells import (
     time_parser,
     value_parser,
 )
-from sotto_cli.replay.columns import Column, Table, read_csv
+from sotto_cli.simulation.columns import Column, Table, read_csv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -256,7 +257,7 @@ def _read(path: Path, columns: Columns) -> Table:
         raise ParameterError(f"{path} must end in one of {', '.join(_ENDINGS)}")
     if name.endswith(".parquet"):
         # Not before: processes that play devices back need no Arrow.
-        from sotto_cli.replay.parquet import read_parquet
+        from sotto_cli.simulation.parquet import read_parquet
 
         return read_parquet(path, columns.used, columns.check)
     return read_csv(path, columns.used, columns.check)

@@ -54,17 +54,18 @@ from typing import TYPE_CHECKING
 
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError
+from sotto.exit_status import ExitStatus
 from sotto.plan.durations import duration_text
+from sotto.plan.files import plan_of
 from sotto_cli import options
-from sotto_cli.exit_status import ExitStatus
 from sotto_cli.log import send
 
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.compiled import CompiledPlan
-    from sotto_cli.replay.devices import Played
-    from sotto_cli.replay.table import Recordings
+    from sotto_cli.simulation.devices import Played
+    from sotto_cli.simulation.table import Recordings
 
 
 _SEEDED = (
@@ -112,12 +113,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from sotto_cli.replay.devices import Schedule
-    from sotto_cli.replay.playback import Replay, write_audit
-    from sotto_cli.replay.table import Columns, read_recordings
+    from sotto_cli.simulation.devices import Schedule
+    from sotto_cli.simulation.playback import Replay, write_audit
+    from sotto_cli.simulation.table import Columns, read_recordings
 
     started, target = time.perf_counter(), _target(args)
-    plan = options.load(args.plan).plan
+    plan = plan_of(args.plan).plan
     named = dict(args.map), args.null, args.time_unit, dict(args.segment)
     columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
     if not args.send_every > 0:

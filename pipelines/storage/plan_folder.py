@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pipelines.storage.plans import StoredPlans
 from sotto.errors import BrokerError, PlanError
+from sotto.plan.compiled import CompiledPlan
 from sotto.plan.development import is_development
-from sotto.plan.folder import PlanFileFolder
-from sotto_cli import options
-
-if TYPE_CHECKING:
-    from pipelines.storage.plans import StoredPlans
-    from sotto.plan.compiled import CompiledPlan
-    from sotto.plan.registry import Registry
+from sotto.plan.files import PlanFileFolder, plan_of
+from sotto.plan.registry import Registry
 
 
 class PlanFolder:
@@ -69,7 +65,7 @@ class PlanFolder:
         loaded = []
         for path in folder.files():
             try:
-                plan, found, _ = options.load(path)
+                plan, found, _ = plan_of(path)
             except (PlanError, UnicodeError, OSError, ImportError) as error:
                 folder.leave_out(path, error)
                 continue

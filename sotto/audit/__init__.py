@@ -1,0 +1,1 @@
+"""Audits: what mechanisms claim, are certified at, and lose to an attack."""
