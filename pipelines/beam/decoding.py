@@ -128,11 +128,10 @@ class Gathered:
 
     def add_messages(self, messages: list[tuple[int, bytes]]) -> None:
         """Take messages with their append times, ms, in any order."""
-        now = now_ms()
-        trusted = trusted_until(now, self.registry)
+        trusted = trusted_until(now_ms(), self.registry)
         messages.sort(key=lambda pair: pair[0])
         sound = [pair for pair in messages if pair[0] <= trusted]
-        future = (Corrupt(0, now, message, True) for _, message in messages[len(sound) :])
+        future = (Corrupt(0, *pair, True) for pair in messages[len(sound) :])
         append = np.array([time for time, _ in sound], dtype=np.int64)
         lengths = np.array([len(message) for _, message in sound], dtype=np.int64)
         buffer = b"".join([*(message for _, message in sound), _PADDING])

@@ -1,4 +1,4 @@
-"""Requeue: messages that were quarantined for want of a plan are counted once there is one.
+"""Requeue: messages that were quarantined for want of a plan, or of time, are counted afterwards.
 
 A requeue is a commit like a run's, under the same lock: an intent that lists which messages of
 which quarantine files are taken, the same job, and a manifest that notes them as taken together
@@ -6,8 +6,9 @@ with what they came to. Killed at any moment it is finished by the next requeue 
 twice it finds nothing.
 
 Messages go through the same decoding and the same step, with the append times by which they were
-judged first. So what was late stays late, a period that is closed stays closed, a report that has
-been counted is a duplicate, and a pseudonym that is revoked stays so.
+judged first; a record that was ahead of the reader's clock, with its own. So what was late stays
+late, a period that is closed stays closed, a report that has been counted is a duplicate, and a
+pseudonym that is revoked stays so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, Requeue
 from pipelines.storage.quarantine_files import waiting
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.reasons import Reason
@@ -43,12 +45,14 @@ def requeue(
     candidates: Candidates | None = None,
     stop: Callable[[], bool] = lambda: False,
     wait: float = 0.0,
+    clock: Callable[[], int] = now_ms,
 ) -> RunResult:
-    """Count what is in quarantine for want of one of these plans; the result's size is in reports.
+    """Count what is in quarantine and can be counted now; the result's size is in reports.
 
     ``plans``: those that were missing, where the state directory does not have them yet.
     ``reasons``: some of those that can be cured. ``max_reports``: about so many a commit; bounds
-    memory. ``wait``: seconds to wait for a run that holds the directory. All else is as of
+    memory. ``wait``: seconds to wait for a run that holds the directory. ``clock``: the time, ms:
+    records that are ahead of it are not counted. All else is as of
     :func:`pipelines.bounded.run.aggregate`.
 
     Raises ParameterError if a reason is none that can be cured, AggregationError if it cannot go
@@ -66,7 +70,8 @@ def requeue(
                 )
             result = _take(result, driver, interrupted)
         known = {plan.fingerprint_hex for plan in driver.registry.plans}
-        found = waiting(driver.directory, driver.manifest, reasons)
+        now = clock()
+        found = waiting(driver.directory, driver.manifest, reasons, now)
         cured = [each for each in found if each.plan in known]
         total = result.size + _rows(cured)
         progress(result.size, total)
@@ -75,7 +80,12 @@ def requeue(
                 break
             manifest = driver.manifest
             intent = Intent(
-                manifest.generation + 1, manifest.clock, (), requeue=part, reports=_rows(part)
+                generation=manifest.generation + 1,
+                clock=manifest.clock,
+                items=(),
+                requeue=part,
+                reports=_rows(part),
+                trusted=now,
             )
             driver.begin(intent)
             result = _take(result, driver, intent)

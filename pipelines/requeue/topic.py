@@ -13,8 +13,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from pipelines.sinks.kafka import producer_for, send_all
-from pipelines.sinks.quarantine import Record, check_reasons, parse, plan_of, requeue_record
+from pipelines.sinks.quarantine import (
+    Record,
+    check_reasons,
+    is_curable,
+    parse,
+    plan_of,
+    requeue_record,
+)
 from pipelines.sources.kafka_reader import read_to_end
+from sotto.clocks import now_ms
 from sotto.errors import FormatError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
@@ -98,6 +106,7 @@ class RequeueTopics:
             for record in read_to_end(self._broker, str(self.target), target)
         }
         seen: set[tuple[bytes, bytes]] = set()
+        now = now_ms()
         for record in read_to_end(self._broker, str(self.origin), origin, progress):
             try:
                 entry = parse(record.key, record.value, record.headers)
@@ -106,7 +115,7 @@ class RequeueTopics:
                 continue
             reject, known = entry.reject, (entry.job.encode(), entry.key)
             plan = plan_of(reject.message)
-            if reject.reason not in self._reasons or plan is None or known in seen:
+            if not is_curable(reject, self._reasons, now) or plan is None or known in seen:
                 continue
             seen.add(known)
             try:

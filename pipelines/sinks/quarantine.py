@@ -26,9 +26,9 @@ from sotto.wire.reasons import Reason
 
 SCHEMA = 1
 
-#: What loading a plan, or a newer version of Sotto, cures. A run of a known plan whose metric or
-#: width is not the plan's never becomes right: the fingerprint binds the plan.
-CURABLE = (Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN)
+#: What loading a plan, a newer version of Sotto, or time cures. A run of a known plan whose metric
+#: or width is not the plan's never becomes right: the fingerprint binds the plan.
+CURABLE = (Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN, Reason.FUTURE)
 
 #: How far, in ms, the time of a record may be ahead of the broker's clock.
 AHEAD = 3_600_000
@@ -103,6 +103,23 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
     return entry
 
 
+def is_curable(reject: Reject, reasons: Collection[Reason], now: int) -> bool:
+    """Return whether what was rejected for one of some reasons may count by ``now``, ms.
+
+    A record that was ahead of the reader's clock may, once its append time is not later than
+    ``now``. A report that was ahead of its own record stays so.
+
+    >>> ahead = Reject(Reason.FUTURE, b"what", append=5)
+    >>> is_curable(ahead, CURABLE, now=4), is_curable(ahead, CURABLE, now=5)
+    (False, True)
+    >>> is_curable(ahead._replace(rows=1), CURABLE, now=5)
+    False
+    """
+    if reject.reason is Reason.FUTURE and (reject.rows or reject.append > now):
+        return False
+    return reject.reason in reasons
+
+
 def requeue_record(entry: Entry) -> Record:
     """Return a quarantined message as a record of the requeue topic."""
     reject = entry.reject
@@ -116,7 +133,7 @@ def requeue_record(entry: Entry) -> Record:
 
 def check_reasons(reasons: Collection[Reason]) -> None:
     """Return if all these reasons can be cured."""
-    can = " and ".join(reason.label for reason in CURABLE)
+    can = ", ".join(reason.label for reason in CURABLE)
     for reason in reasons:
         if reason not in CURABLE:
             raise ParameterError(

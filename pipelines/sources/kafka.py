@@ -178,7 +178,7 @@ def _block(
     corrupt = tuple(
         Corrupt(
             int(piece.offsets[at]),
-            int(times[at]),
+            int((piece.times if future[at] else times)[at]),
             piece.data[piece.at[at] : piece.at[at + 1]],
             bool(future[at]),
         )

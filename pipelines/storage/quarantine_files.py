@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.aggregation import quarantine
-from pipelines.sinks.quarantine import plan_of
+from pipelines.sinks.quarantine import is_curable, plan_of
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Requeue, WorkItem
 from pipelines.storage.manifest import Manifest, Quarantined
 from sotto.errors import AggregationError
-from sotto.log.reader import BLOCK_BYTES, EARLIEST, LATEST, Block
+from sotto.log.reader import BLOCK_BYTES, EARLIEST, LATEST, Block, Corrupt
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
@@ -29,16 +29,19 @@ _PADDING = bytes(8)
 
 
 def waiting(
-    directory: StateDirectory, manifest: Manifest, reasons: Collection[Reason]
+    directory: StateDirectory, manifest: Manifest, reasons: Collection[Reason], now: int
 ) -> Iterator[Requeue]:
-    """Yield what is in quarantine for some reasons and has not been taken again, oldest first."""
+    """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
+
+    ``now``: the time, ms. Records from after it are not counted, and alone they are not taken.
+    """
     labels = {reason.label for reason in reasons}
     for entry in manifest.quarantine:
         if not labels & entry.rows.keys():
             continue
         found: Counter[tuple[str, str]] = Counter()
         for reject, plan in _rejects(directory.files, entry):
-            if reject.reason.label in labels:
+            if is_curable(reject, reasons, now):
                 found[reject.reason.label, plan] += max(reject.rows, 1)
         taken = {(reason, plan) for reason, plan, _ in entry.requeued}
         for (reason, plan), rows in sorted(found.items()):
@@ -94,18 +97,22 @@ class _File:
         held: list[Reject] = []
         size = 0
         for reject, plan in _rejects(self.files, self.entry):
-            if (reject.reason.label, plan) not in self.chosen:
+            chosen = (reject.reason.label, plan) in self.chosen
+            if not chosen or not is_curable(reject, [reject.reason], LATEST):
                 continue
             held.append(reject)
             size += len(reject.message)
             if size >= BLOCK_BYTES:
-                yield _block(held)
+                yield _block(held, trusted)
                 held, size = [], 0
         if held:
-            yield _block(held)
+            yield _block(held, trusted)
 
 
-def _block(rejects: list[Reject]) -> Block:
+def _block(held: list[Reject], trusted: int) -> Block:
+    """Return messages as a block; records from after ``trusted``, ms, are from the future again."""
+    rejects = [each for each in held if is_curable(each, [each.reason], trusted)]
+    ahead = [each for each in held if not is_curable(each, [each.reason], trusted)]
     lengths = np.array([len(reject.message) for reject in rejects], dtype=np.int64)
     append = np.array([reject.append for reject in rejects], dtype=np.int64)
     return Block(
@@ -114,7 +121,7 @@ def _block(rejects: list[Reject]) -> Block:
         offsets=np.cumsum(lengths) - lengths,
         lengths=lengths,
         append=append,
-        corrupt=(),
+        corrupt=tuple(Corrupt(0, each.append, each.message, True) for each in ahead),
         end=1,
-        clock=int(append[-1]),
+        clock=EARLIEST,
     )

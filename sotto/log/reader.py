@@ -40,8 +40,8 @@ class Record(NamedTuple):
 class Corrupt(NamedTuple):
     """Bytes that are no record, at most ``BLOCK_BYTES`` of them, in the shape of a record.
 
-    The append time is that of the record before. The body is empty where a segment is missing, and
-    that of a record where its own append time is from the ``future``.
+    The append time is that of the record before. The body is empty where a segment is missing. A
+    record whose append time is from the ``future`` is here too, with its own body and time.
     """
 
     position: int
@@ -237,15 +237,15 @@ class LogReader:
             if len(append):
                 append[0] = max(clock, append[0])
                 np.maximum.accumulate(append, out=append)
-            damaged = [(first, last, False) for first, last in found.corrupt]
-            for first, length in zip(columns.offset[future], columns.length[future], strict=True):
-                damaged.append((int(first), int(first + length), True))
             corrupt = []
-            for first, last, ahead in sorted(damaged):
+            for first, last in found.corrupt:
                 before = int(np.searchsorted(columns.offset, first))
                 time = int(append[before - 1]) if before else clock
-                begin = first - FRAME.size if ahead else first
-                corrupt.append(Corrupt(position + begin, time, buffer[first:last], ahead))
+                corrupt.append(Corrupt(position + first, time, buffer[first:last]))
+            for at in np.flatnonzero(future).tolist():
+                first, length = int(columns.offset[at]), int(columns.length[at])
+                body, time = buffer[first : first + length], int(columns.append[at])
+                corrupt.append(Corrupt(position + first - FRAME.size, time, body, True))
             clock = int(append[-1]) if len(append) else clock
             yield Block(
                 position=position,
@@ -253,7 +253,7 @@ class LogReader:
                 offsets=columns.offset[~future],
                 lengths=columns.length[~future],
                 append=append[~future],
-                corrupt=tuple(corrupt),
+                corrupt=tuple(sorted(corrupt)),
                 end=position + found.end,
                 clock=clock,
             )

@@ -1,10 +1,11 @@
-"""Count what was rejected for want of a plan, once there is one.
+"""Count what was rejected for want of a plan, or as ahead of the clock, once it can be counted.
 
 A report whose plan an aggregator does not have goes to quarantine, whole. Give the plan, and what
 waits there for it is taken again, each report judged by the time at which the log first took it:
-one that was late stays late, and so is one of a budget period that has been closed since; one
-that has been counted meanwhile is a duplicate. What was rejected for any other reason would be
-rejected again, and cannot be requeued. Nothing is removed from quarantine: what was
+one that was late stays late, and so is one of a budget period that has been closed since; one that
+has been counted meanwhile is a duplicate. A record that was ahead of the reader's clock is taken
+again, and judged by its own time, once that has passed. What was rejected for any other reason
+would be rejected again, and cannot be requeued. Nothing is removed from quarantine: what was
 requeued is noted there, so that nothing is requeued twice.
 
 Plans that the state directory has are not given again.
@@ -35,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.clocks import now_ms
 from sotto.columns import table
 from sotto.errors import ParameterError
 from sotto.plan.files import plans_of
@@ -60,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_broker(where)
     add("--topic NAME", "the topic of reports that the streaming job reads")
     add("--database URL", "as of sotto aggregate")
-    reasons = "unknown_plan or unknown_version; again for the other (default: both)"
+    reasons = "unknown_plan, unknown_version or future; again for another (default: all)"
     add("--reason REASON", reasons, action="append")
     add("--again", "with --topic: also what was given back before the job had its plan")
     add("--dry-run", "print what waits, and change nothing")
@@ -144,7 +146,7 @@ def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> l
     directory = StateDirectory(state)
     manifest = directory.manifest()
     found: Counter[tuple[str, str]] = Counter()
-    for each in waiting(directory, manifest, reasons):
+    for each in waiting(directory, manifest, reasons, now_ms()):
         found[each.reason, each.plan] += each.rows
     done: Counter[tuple[str, str]] = Counter()
     for entry in manifest.quarantine:

@@ -6,6 +6,8 @@ import random
 import shutil
 import tempfile
 import threading
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,9 @@ from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow
 
+#: The time of requeues that are to leave the same bytes.
+NOW = START + 100 * DAY
+
 
 class World:
     """A log, aggregated with one plan missing; and as if that had been there."""
@@ -41,7 +46,7 @@ class World:
         aggregate(self.log, self.known, BOTH, candidates=CANDIDATES)
         self.number = 0
         self.done = self.copy()
-        requeue(self.done, BOTH, candidates=CANDIDATES)
+        requeue(self.done, BOTH, candidates=CANDIDATES, clock=lambda: NOW)
 
     def copy(self) -> Path:
         self.number += 1
@@ -102,6 +107,65 @@ def test_doing_it_twice_changes_nothing(world):
     assert committed(state) == once
 
 
+class Ahead:
+    """A log, aggregated by a clock that is behind most of it; and by one that is right."""
+
+    def __init__(self, folder: Path) -> None:
+        sent = reports(12, 5)
+        self.log = write(folder / "log", sent)
+        self.state, self.known = folder / "state", folder / "known"
+        times = [one.append for one in sent]
+        self.now, self.end = times[len(times) // 2], times[-1]
+        aggregate(self.log, self.state, BOTH, clock=lambda: self.now)
+        aggregate(self.log, self.known, BOTH, clock=lambda: self.end)
+
+    def fates(self, state: Path) -> Counter[tuple[Reason, int]]:
+        """Return the reports of records that were read, by reason and append time."""
+        found = Counter[tuple[Reason, int]]()
+        for each in rejects(state):
+            found[each.reason, each.append] += each.rows
+        return +found
+
+
+def test_records_ahead_of_the_clock_count_once_they_are_not(tmp_path):
+    """Each by its own time, as if the clock had been right."""
+    case = Ahead(tmp_path)
+    ahead = [each for each in rejects(case.state) if each.reason == Reason.FUTURE and not each.rows]
+    assert len(ahead) > 10
+    assert min(each.append for each in ahead) > case.now + DAY
+    assert counted(case.state) != counted(case.known)
+    assert requeue(case.state, clock=lambda: case.now).size == 0
+    assert requeue(case.state, clock=lambda: case.end).size == len(ahead)
+    assert counted(case.state) == counted(case.known)
+    assert audits(case.state) == audits(case.known)
+    # Those with several rows were one each, as nobody had read them.
+    assert case.fates(case.state) == case.fates(case.known)
+    assert requeue(case.state, clock=lambda: case.end).size == 0
+
+
+def test_records_still_ahead_of_the_clock_stay_in_quarantine(tmp_path):
+    """Some of a generation's records are ahead no more, the others are taken later."""
+    case = Ahead(tmp_path)
+    between = (case.now + DAY + case.end) // 2
+    part = requeue(case.state, clock=lambda: between).size
+    rest = [each for each in rejects(case.state) if each.append > between]
+    assert part > 0
+    assert {(each.reason, each.rows) for each in rest} == {(Reason.FUTURE, 0)}
+    assert counted(case.state) != counted(case.known)
+    assert requeue(case.state, clock=lambda: case.end).size > 0
+    assert counted(case.state) == counted(case.known)
+    assert case.fates(case.state) == case.fates(case.known)
+
+
+def test_reports_ahead_of_their_own_record_are_not_requeued(tmp_path):
+    device, event = Device(FIRST_PLAN, random.Random(7)), START + 5 * DAY
+    metric = FIRST_PLAN.metrics[0]
+    early = device.chain(metric, event)[0]._replace(append=event - DAY)
+    aggregate(write(tmp_path / "log", [early]), tmp_path / "state", [FIRST_PLAN])
+    assert [each.reason for each in rejects(tmp_path / "state")] == [Reason.FUTURE]
+    assert requeue(tmp_path / "state", reasons=[Reason.FUTURE]).size == 0
+
+
 @settings(max_examples=3, deadline=None)
 @given(st.data())
 def test_requeued_at_any_moment_it_comes_to_the_same(data):
@@ -130,11 +194,12 @@ def test_requeued_at_any_moment_it_comes_to_the_same(data):
 def test_killed_at_any_step_it_is_finished(world, step):
     """By the next requeue, or by the next run if one comes first."""
     state = world.copy()
+    again = partial(requeue, state, BOTH, candidates=CANDIDATES, clock=lambda: NOW)
     with pytest.raises(Killed):
-        requeue(state, BOTH, candidates=CANDIDATES, checkpoint=kill_at(step))
+        again(checkpoint=kill_at(step))
     if STEPS.index(step) % 2:
         aggregate(world.log, state, BOTH, candidates=CANDIDATES)
-    requeue(state, BOTH, candidates=CANDIDATES)
+    again()
     assert committed(state) == committed(world.done)
     assert projected(state) == projected(world.done)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipelines.sinks.quarantine import (
     CURABLE,
     Record,
+    is_curable,
     parse,
     plan_of,
     quarantine_record,
@@ -58,6 +59,13 @@ def test_only_what_can_be_cured_comes_back(reason):
         return
     headers = (("reason", reason.label.encode()), ("job", b"job"))
     assert requeue_record(entry) == Record(b"1.2", b"message", headers, 7)
+
+
+def test_a_record_may_count_once_the_clock_has_reached_it():
+    ahead = Reject(Reason.FUTURE, b"message", 7)
+    assert [is_curable(ahead, CURABLE, now) for now in (6, 7)] == [False, True]
+    assert not is_curable(ahead, [Reason.UNKNOWN_PLAN], 7)
+    assert not is_curable(ahead._replace(rows=1), CURABLE, 7)
 
 
 @pytest.mark.parametrize("append", [-1, 1 << 62])
