@@ -37,9 +37,9 @@ from sotto.errors import (
 from sotto.plan.compiled import Ceilings, CompiledPlan, check
 from sotto.plan.segments import given_segments
 
-# What records and sends is imported when a client first needs it: a client that is switched off
-# costs the run of a tool a quarter of what another one does. So do the modules that every client
-# imports without typing: type checkers take any TYPE_CHECKING for true.
+# The modules that record and send are imported when a client first needs them: a client that is
+# switched off costs the run of a tool a quarter of what another one does. All modules that every
+# client imports do without typing: type checkers take any TYPE_CHECKING for true.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -63,7 +63,7 @@ QUIET = (NO_CONSENT, Outcome.CLOSED)
 UNGIVEN = (Consent.NEVER_GIVEN, Consent.WITHDRAWN)
 #: Seconds after which consent is looked for again, where another process may give it.
 _LOOK = 0.05
-#: What :meth:`Client._open` makes.
+#: Attributes that :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
 
 
@@ -106,9 +106,9 @@ class Client(Unshared):
     background, quota : optional
         As in ``settings``, which they override. Without a thread call :meth:`flush`.
     settings : Settings, optional
-        By default what the environment's variables say, read now and never again. Of the switches
-        (such as ``SOTTO_DISABLED``, ``DO_NOT_TRACK`` and, unless ``in_ci``, those of continuous
-        integration), ``SOTTO_CEILING_*`` and the app's own the stricter holds.
+        By default what the environment's variables say, read now and never again. The stricter
+        holds of the app's own and the switches (such as ``SOTTO_DISABLED``, ``DO_NOT_TRACK`` and,
+        unless ``in_ci``, those of continuous integration) and ``SOTTO_CEILING_*``.
     expect : str, optional
         What pins the plan that the app was made for, as ``sotto plan fingerprint`` prints it: its
         fingerprint, or with ``--document`` the digest of all of it; another plan is refused.
@@ -129,9 +129,9 @@ class Client(Unshared):
 
     Privacy
     -------
-    Nothing is recorded or sent before consent is given. What leaves the device in one budget period
-    costs at most the ceiling; all plans of a collector share it. Number, metric and time (truncated
-    to the plan's resolution) of recordings are not protected.
+    Nothing is recorded or sent before consent is given. All that leaves the device in one budget
+    period costs at most the ceiling; all plans of a collector share it. Number, metric and time
+    (truncated to the plan's resolution) of recordings are not protected.
 
     Examples
     --------
@@ -313,12 +313,12 @@ class Client(Unshared):
     ) -> Client:
         """Make a client that never stops its app, whatever is wrong with disk, plan or environment.
 
-        Where :class:`Client` would raise, this logs one line and returns a client that is disabled:
-        every outcome is ``disabled``, and ``stats().disabled`` says why. One that could be made
-        counts what :meth:`record` would raise as ``invalid``, and only :meth:`withdraw_consent`,
-        :meth:`ledger` and :meth:`preview` raise where the store fails. With ``on_error="raise"``,
-        or ``SOTTO_ON_ERROR=raise`` in the environment, it is :class:`Client` as it is, whose other
-        arguments are the ``options``.
+        This logs one line and returns a disabled client in all cases in which :class:`Client` would
+        raise: every outcome is ``disabled``, and ``stats().disabled`` says why. One that could be
+        made counts what :meth:`record` would raise as ``invalid``, and only
+        :meth:`withdraw_consent`, :meth:`ledger` and :meth:`preview` raise where the store fails.
+        With ``on_error="raise"``, or ``SOTTO_ON_ERROR=raise`` in the environment, it is
+        :class:`Client` as it is, whose other arguments are the ``options``.
         """
         raises = disabled.raises(on_error)
         try:
@@ -355,11 +355,11 @@ class Client(Unshared):
         """Randomize a value and store the outputs, or return why not.
 
         The outcome never depends on the value, which is forgotten before this returns. A number
-        outside its range is clipped, a category outside its domain becomes what the plan says. Of a
-        constant metric the first value ever is what all its reports are of; later ones only say
-        that a period is to have a report. Of a top item a value is one occurrence, counted in
-        memory until the period is over. Raises UnknownMetricError, or ValueTypeError, whose message
-        never contains the value.
+        outside its range is clipped, a category outside its domain becomes what the plan says. All
+        reports of a constant metric are of the first value ever recorded; later ones only say that
+        a period is to have a report. A value of a top item is one occurrence, counted in memory
+        until the period is over. Raises UnknownMetricError, or ValueTypeError, whose message never
+        contains the value.
         """
         try:
             refusal = self._refusals.get(metric)
@@ -409,7 +409,7 @@ class Client(Unshared):
     def set_segments(self, segments: Mapping[str, str | None]) -> None:
         """Say what this device is from now on, by the plan's segments: all of it, each time.
 
-        What is recorded from now on is sent with it; what is recorded already keeps the segment
+        Everything recorded from now on is sent with it; what is recorded already keeps the segment
         that it has. A segment that is not named, and a value that the plan does not list, is
         ``other``. Raises ParameterError if the plan has no such segment, or one is no text.
 
@@ -445,10 +445,10 @@ class Client(Unshared):
 
     @property
     def consent(self) -> Consent:
-        """What the person has said, in whatever process, and however little of it could be written.
+        """The person's answer, in whatever process, and however little of it could be written.
 
-        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
-        the store cannot be read.
+        A client whose kill switch is on reads no file, and says ``NEVER_GIVEN``. Raises StoreError
+        if the store cannot be read.
         """
         never = Consent.NEVER_GIVEN
         said = never if self.settings.disabled else self._sleeps()
@@ -467,7 +467,7 @@ class Client(Unshared):
 
     @property
     def group_consent(self) -> dict[str, Consent]:
-        """What the person has said of each of the plan's groups; errors are as of ``consent``."""
+        """The person's answer about each of the plan's groups; errors are as of ``consent``."""
         names = [name for name, _ in self.plan.groups]
         nothing = dict.fromkeys(names, Consent.NEVER_GIVEN)
         if self.settings.disabled:
@@ -483,7 +483,7 @@ class Client(Unshared):
         To be called where the person has said so, at every start if that is convenient. With
         ``groups`` the person agrees to these, and to no others unless they did before. After a
         withdrawal it only warns, once, unless ``again`` says that the person has agreed once more.
-        Where the kill switch is on no file is touched, nor consent given.
+        A client whose kill switch is on touches no file and gives no consent.
 
         Another process on the same file notices within a twentieth of a second. While the rollback
         guard beside the file cannot be written, values are recorded and not sent; after a
@@ -523,15 +523,15 @@ class Client(Unshared):
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
-        With ``groups`` of these alone, or of everything where that cannot be written now. What was
-        reserved and spent stays in the ledger, so that agreeing again in the same period starts
+        With ``groups`` of these alone, or of everything where that cannot be written now. Amounts
+        reserved and spent stay in the ledger, so that agreeing again in the same period starts
         where it stopped. The kill switch does not keep a person from withdrawing. A flush under way
         elsewhere hands its publisher no further message; what that has by then may still go out:
         the messages since its last sync, of at most 4,096 reports, all of them charged.
 
         It is noted first, for all processes and across restarts, in bytes that the rollback guard
-        beside the file already has. Where the file cannot be written, as on a full disk, the note
-        stands, and whoever next opens the file, records or sends writes and erases first.
+        beside the file already has. The note stands if the file cannot be written, as on a full
+        disk, and whoever next opens the file, records or sends writes and erases first.
 
         Returns whether no trace is left in the file. If not, because another process was reading it
         or it could not be written, erasing is tried again at each flush, at :meth:`close` and at
@@ -548,15 +548,15 @@ class Client(Unshared):
     def flush(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Send every report that is due now; of a chain with several levels due, the newest alone.
 
-        What is sent is charged first, in a commit that survives a loss of power. Of several
-        processes on one file one sends at a time; the others wait up to ten seconds, or up to
+        Each report is charged before it is sent, in a commit that survives a loss of power. One of
+        several processes on one file sends at a time; the others wait up to ten seconds, or up to
         ``timeout``: seconds, or a timedelta, after which this returns whatever the publisher does,
         and no message is begun later. Without it, and one in the settings, the publisher's own
         limits are all there is.
 
         The result says what ended the flush early: a publisher that takes nothing or raises what it
-        should not, and a full disk are no exceptions. What was not delivered is sent again, byte
-        for byte, by a later flush. Raises StoreError if the store cannot even be read.
+        should not, and a full disk are no exceptions. A later flush sends again, byte for byte,
+        what was not delivered. Raises StoreError if the store cannot even be read.
 
         Privacy
         -------
@@ -634,8 +634,8 @@ class Client(Unshared):
     def next_due(self) -> int | None:
         """Return when the next report is due, in ms since the epoch, or None if there is none.
 
-        Where items are being counted, that of their period is among them. Of a period that is over
-        their chain is drawn and stored first, as by every call that looks at what waits.
+        The end of the period in which items are being counted is among them. A chain of items whose
+        period is over is drawn and stored first, as by every call that looks at what waits.
         """
         if self.settings.disabled or self._sleeps() is not None:
             return None

@@ -1,4 +1,4 @@
-"""What a device has promised and released, for people and for audits."""
+"""Promises and releases of a device, for people and for audits."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ class LedgerPeriod:
     The pseudonyms, of unsigned and of signed messages, are hexadecimal, and None once erased or
     before the first recording; a device that records under plans of both kinds has both.
     ``reserved`` sums the certified epsilons of the strongest levels of all chains recorded,
-    ``spent`` those of the newest levels that may have left the device. What of them was drawn from
-    permanent responses is ``degraded``: it counts in the period, and the lifetime has been charged
-    for the responses instead. ``recordings`` counts the values recorded by ``"plan/metric"``: for a
-    reservoir those that took part, for a top item how often counting was begun. Once a period is
-    over and nothing of it waits any more, it is one number for all, by :data:`ALL_METRICS`.
+    ``spent`` those of the newest levels that may have left the device. The part of them that was
+    drawn from permanent responses is ``degraded``: it counts in the period, and the lifetime has
+    been charged for the responses instead. ``recordings`` counts the values recorded by
+    ``"plan/metric"``: for a reservoir those that took part, for a top item how often counting was
+    begun. Once a period is over and nothing of it waits any more, it is one number for all, by
+    :data:`ALL_METRICS`.
     """
 
     number: int
@@ -76,7 +77,7 @@ class PendingChain:
     """A chain that still has levels to release; ``metric`` is ``"plan/metric"``.
 
     ``period`` is its budget period, ``event`` the truncated time of the recording and ``due`` that
-    of the next release, in ms. Of the ``levels`` sent in all, counted from the weakest, so many are
+    of the next release, in ms. So many of the ``levels`` sent in all, counted from the weakest, are
     ``charged`` for and ``delivered`` to the publisher; one skipped because a newer one went instead
     counts with it. In micro-epsilon it has ``spent`` so much, will have cost ``reserved`` at the
     last level, and ``costs`` once each is released. ``segment`` is what is sent with it in the
@@ -102,7 +103,7 @@ class PendingChain:
 
 @frozen
 class Ledger:
-    """What one device has spent for one collector.
+    """The spending of one device for one collector.
 
     ``ceilings`` are those pinned in the store, and ``period`` is the one that the device is in.
     ``periods``, oldest first, leaves out those without a recording; ``pending`` begins with the

@@ -1,9 +1,9 @@
 """How a client is configured: arguments, then variables of the environment, then defaults.
 
 Variables are read once, when a client is made. Some are about privacy: the switches and the two
-ceilings. Of them and of what the app passes, in whatever form, the stricter holds, and one that
-cannot be understood is an error. Any other that cannot be understood is logged once, without what
-it holds, and its default taken.
+ceilings. The stricter of them and of the app's own holds, in whatever form, and one that cannot be
+understood is an error. Any other that cannot be understood is logged once, without what it holds,
+and its default taken.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ NO_LIFETIME_BOUND = Forgetful.NO_LIFETIME_BOUND
 class Quota:
     """How much a device may keep for sending, and for how long; ParameterError if out of range.
 
-    ``bytes``, at least 131,072, are those of the state file, or of memory in its stead. Where they
-    are used up, values are refused as ``store_full`` and nothing is charged for them; what was
-    accepted is never dropped. What has been due for longer than ``age``, seconds or a timedelta,
-    and was not delivered is erased with the levels that would follow. In any case nothing is kept
-    beyond the time at which the aggregator would refuse it as late. What is erased stays reserved,
-    and spent if it was charged for.
+    ``bytes``, at least 131,072, are those of the state file, or of memory in its stead. Values
+    beyond them are refused as ``store_full`` and nothing is charged for them; what was accepted is
+    never dropped. A report that has been due for longer than ``age``, seconds or a timedelta, and
+    was not delivered is erased with the levels that would follow. In any case nothing is kept
+    beyond the time at which the aggregator would refuse it as late. The epsilon of an erased report
+    stays reserved, and spent if it was charged for.
 
     >>> from datetime import timedelta
     >>> Quota(age=timedelta(days=30)).age_ms
@@ -127,7 +127,7 @@ class Quota:
 
 @frozen
 class Settings:
-    """What a client is configured with; ParameterError if one of them is out of range.
+    """The configuration of a client; ParameterError if one of them is out of range.
 
     Settings that an app makes leave out the environment, but for the variables about privacy:
     a client that is given settings takes the stricter of both (:meth:`stricter_with_environment`).
@@ -192,8 +192,8 @@ class Settings:
     ) -> Settings:
         """Return settings from arguments, variables where there is none, and defaults.
 
-        ``environ`` is ``os.environ`` unless given. Of the switches and the ceilings the stricter of
-        argument and variable is taken; ParameterError if one of them is not as it should be.
+        ``environ`` is ``os.environ`` unless given. The stricter of argument and variable is taken
+        for switches and ceilings; ParameterError if one of them is not as it should be.
         """
         settings = _read(cls(**arguments), environ, arguments, privacy=False)
         return settings.stricter_with_environment(environ)
@@ -394,7 +394,8 @@ VARIABLES: Mapping[str, Variable] = {
 }
 
 
-# What an app passes to a client, checked: ParameterError or PlanError says what is wrong.
+# Checks of the arguments that an app passes to a client: ParameterError or PlanError says what is
+# wrong.
 
 
 def read_plan(

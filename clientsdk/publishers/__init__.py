@@ -22,7 +22,7 @@ PUBLISHERS = {
 __all__ = ["Buffered", "MemoryPublisher", "Publisher", "Revocable"]
 
 
-# What ``isinstance`` says of these protocols, which from Python 3.12 on imports ``inspect`` for it.
+# These stand for ``isinstance`` of the protocols, which imports ``inspect`` from Python 3.12 on.
 
 
 def is_buffered(publisher: object) -> TypeGuard[Buffered]:

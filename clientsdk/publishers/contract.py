@@ -33,7 +33,7 @@ class Buffered(Protocol):
 class Revocable(Buffered, Protocol):
     """A buffered publisher whose messages have not left before ``sync``, and can be dropped.
 
-    What any other holds when consent is withdrawn may still leave, in its own time.
+    Messages that any other one holds when consent is withdrawn may still leave, in their own time.
     """
 
     def discard(self) -> None:

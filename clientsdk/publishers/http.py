@@ -2,8 +2,8 @@
 
 Certificates are checked, no proxy is used, no redirect is followed, and every wait is bounded.
 
-What connects is imported by the first request: ``ssl`` and ``http.client`` take longer to load than
-the rest of the SDK, and most runs of a tool send nothing.
+The modules that connect are imported by the first request: ``ssl`` and ``http.client`` take longer
+to load than the rest of the SDK, and most runs of a tool send nothing.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def fetch_plan(
     """Ask a collector for the newest document of a plan that the app was made for.
 
     The request has no key, no cookie and nothing that was served before: all devices send the same
-    bytes. What is served and not pinned is passed over: only a document that has an expected
+    bytes. A plan that is served and not pinned is passed over: only a document that has an expected
     fingerprint is read as a plan.
 
     Parameters
@@ -291,7 +291,7 @@ def _require_time(deadline: float) -> None:
 
 
 class Address:
-    """Where a collector is."""
+    """The address of a collector."""
 
     def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
         # Never with the address itself: it may hold a password.

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from sotto.errors import PublishError
 
-#: What an app's developer may have got wrong, by the status or by what was raised.
+#: Likely mistakes of an app's developer, by the status or by what was raised.
 _HINTS: dict[int | str, str] = {
     401: "it asks for the app's key, as sotto collect --new-key has printed it",
     404: "the url is the collector's own, without /v1/reports",
@@ -27,7 +27,7 @@ _HINTS: dict[int | str, str] = {
 class Request(threading.Thread):
     """A request in a thread of its own, which ends when it will: so no call is unbounded."""
 
-    #: Who answers.
+    #: The name of the one that answers.
     receiver = "collector"
 
     def __init__(
@@ -41,7 +41,7 @@ class Request(threading.Thread):
     ) -> None:
         super().__init__(name="sotto-http", daemon=True)
         self.connection = connection
-        #: Of the answer; 0 if there was none.
+        #: The answer's status; 0 if there was none.
         self.status = 0
         self.answer = b""
         self._hint: float | None = None
@@ -77,7 +77,7 @@ class Request(threading.Thread):
             raise PublishError(reached + hint(self._error))
         self.connection.close()
         said = f"the {self.receiver} answered with status {self.status}"
-        # Of reports to the collector itself alone: others mean something else by it.
+        # Only reports to the collector itself: others mean something else by it.
         if self.receiver == "collector" and self._sent[0] == "POST":
             said += hint(self.status)
         raise PublishError(said, retry_after=self._hint)

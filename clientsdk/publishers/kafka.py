@@ -47,12 +47,12 @@ class _Sent(NamedTuple):
 class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
     """Sends each message to the partition of its shard, and has it acknowledged by all replicas.
 
-    The extra ``kafka`` is needed (ModuleNotFoundError). What the broker does not acknowledge in
-    time is an error: the client keeps those reports and sends the same bytes again, so that a
-    broker that is dead, slow or full delays reports and loses none. Nothing is connected before the
-    first message; after a failure the next message connects anew, and a process forked from this
-    one has connections of its own. Where a message was late since the broker slows this client down
-    (a quota), it is not tried again for as long as the broker has asked for.
+    The extra ``kafka`` is needed (ModuleNotFoundError). A message that the broker does not
+    acknowledge in time is an error: the client keeps those reports and sends the same bytes again,
+    so that a broker that is dead, slow or full delays reports and loses none. Nothing is connected
+    before the first message; after a failure the next message connects anew, and a process forked
+    from this one has connections of its own. A message that was late since the broker slows this
+    client down (a quota) is not tried again for as long as the broker has asked for.
 
     Each pseudonym has a connection and a producer of its own, at most eight of them side by side:
     the least recently used one makes room. A fleet in one process is better off with producers of
@@ -127,7 +127,7 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
         if failed is not None:
             error, connection = failed
             hint = throttled(connection.producer)
-            # What is not acknowledged by now, on whatever connection, comes again.
+            # Messages that are not acknowledged by now, on whatever connection, come again.
             self._fail({one.connection for one in sent if not one.acknowledged})
         with self._lock:
             self._forget_acknowledged()

@@ -1,8 +1,8 @@
 """Connections to a Kafka broker, each for the messages of one pseudonym and of no other.
 
-What a producer leaves behind at the broker (a connection, batches of records, its sequence of
-requests) then never covers two pseudonyms, whoever shares the publisher. Producers are made and
-discarded in bounded time, and never used across a fork.
+Traces of a producer at the broker (a connection, batches of records, its sequence of requests) then
+never cover two pseudonyms, whoever shares the publisher. Producers are made and discarded in
+bounded time, and never used across a fork.
 """
 
 from __future__ import annotations
@@ -219,10 +219,10 @@ def make_producer(
     """Return a producer for a topic that has the partitions that its name says.
 
     It is not idempotent: the number by which a broker knows an idempotent producer stays in every
-    batch that it stores. What is sent twice has the same report key, and is counted once. A message
-    is acknowledged or given up within ``seconds``, and no step of making the producer takes more
-    than a third of that. Raises BrokerError if the broker cannot be reached, refuses access, is too
-    old, or lacks the topic.
+    batch that it stores. A report that is sent twice has the same report key, and is counted once.
+    A message is acknowledged or given up within ``seconds``, and no step of making the producer
+    takes more than a third of that. Raises BrokerError if the broker cannot be reached, refuses
+    access, is too old, or lacks the topic.
     """
     producer = producers.make_producer(
         broker,

@@ -340,7 +340,7 @@ def decode_response(data: bytes) -> Response:
         reader.fields(known)
     if status not in _FINAL:
         raise FormatError(f"status {status} is none of a final answer")
-    # What is empty at the end may be left out, with all that follows it.
+    # An empty part at the end may be left out, with all that follows it.
     fields = reader.fields(known) if reader.more else {}
     content = b"".join(reader.chunks(known)) if reader.more else b""
     if reader.more:

@@ -18,7 +18,7 @@ from clientsdk.lifecycle import Forkable, watch_forks
 from mechanisms.frozen import NamedTuple
 from sotto.files import open_file, read_at, try_lock, unlock, write_at
 
-#: What follows the name of the state file.
+#: The suffix of the state file's name.
 SUFFIX = "-sending"
 _PAUSE = 0.01
 _REST = struct.Struct("<qqq?")
@@ -61,7 +61,7 @@ class SendLock(Forkable):
         # Kept as an attribute before it is locked: an interrupt can then leave the lock to the
         # next flush of this client, and never to nobody.
         self._descriptor: int | None = None
-        # Where there is no file to write it to.
+        # The rest is kept here if there is no file to write it to.
         self._rest: Rest | None = None
         self._waits: dict[Pseudonym, Wait] = {}
         if path is not None:
@@ -70,7 +70,7 @@ class SendLock(Forkable):
     def take(self, seconds: float) -> bool:
         """Wait for the lock; False if another client has had it all the time.
 
-        Where the file cannot be opened or the file system has no locks, everybody may send.
+        Everybody may send if the file cannot be opened or the file system has no locks.
         """
         if self._path is None:
             return True

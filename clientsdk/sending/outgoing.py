@@ -50,7 +50,7 @@ class Outgoing:
 
     @property
     def sender(self) -> Sender:
-        """What sends, loaded when something may be due: in most runs of a tool nothing is."""
+        """The sender, loaded when something may be due: in most runs of a tool nothing is."""
         if self._sender is None:
             # Without a fork in the middle of the import, whose child would wait for it for ever.
             with no_fork():
@@ -103,7 +103,7 @@ class Outgoing:
         self.settle(self._now())
         with self._store.transaction(READ) as connection:
             soonest, counted = outbox.next_due(connection, after), self._counter.next_due()
-            # What could not be settled, such as on a full disk, stays due.
+            # A period that could not be settled, such as on a full disk, stays due.
             if counted is not None and (after is None or counted > after):
                 soonest = counted if soonest is None else min(soonest, counted)
             self._store.outbox.soonest = NEVER if soonest is None else soonest
@@ -146,7 +146,7 @@ class Outgoing:
             store.finish_erasure()
             note = idle.note_of(store, now)
         except BaseException:
-            # What was interrupted may still hold the store, until the interrupt has gone through.
+            # The interrupted call may still hold the store, until the interrupt has gone through.
             with suppress(StoreError):
                 store.close()
             raise

@@ -33,7 +33,7 @@ class Parts:
 
 @frozen
 class Opening:
-    """What a client was made with."""
+    """The arguments that a client was made with."""
 
     plan: CompiledPlan
     settings: Settings

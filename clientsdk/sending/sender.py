@@ -1,9 +1,9 @@
 """Sends what is due: charge, then publish, then note the delivery.
 
-Where several levels of a chain are due at once, the newest alone is sent: it supersedes the weaker
-ones, and the charge is the same. Levels therefore never leave a device out of order. If the process
-dies between charge and delivery the same bytes are sent again, and nothing is charged twice: what
-is charged belongs to the chain.
+Several levels of a chain that are due at once are sent as the newest alone: it supersedes the
+weaker ones, and the charge is the same. Levels therefore never leave a device out of order. If the
+process dies between charge and delivery the same bytes are sent again, and nothing is charged
+twice: what is charged belongs to the chain.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Due(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one transaction has charged for, and what it erased instead."""
+    """The rows that one transaction has charged for, and those that it erased instead."""
 
     reports: list[Report]
     lapses: Lapses
@@ -206,7 +206,7 @@ class Sender:
             ready = [pseudonym for pseudonym, wait in waits.items() if wait.until <= now]
             chosen = min(ready, key=lambda each: waits[each].until, default=None)
             if chosen is not None:
-                # What came due since has a turn of its own.
+                # Reports that came due since have a turn of their own.
                 task.through = waits[chosen].since
         self._keep_waits(waits, now, task)
         if chosen is not None:
@@ -218,7 +218,7 @@ class Sender:
     ) -> Pseudonym | None:
         """Return whose turn it is of those with something untried; the others begin to rest."""
         rest = self._lock.rest
-        # Where the clock was set back, or the file is damaged, it would last too long.
+        # A rest would last too long if the clock was set back or the file is damaged.
         if rest is not None and rest.since <= now < rest.until <= self._latest_end(now):
             task.rest = (rest.until - now) / 1000
             return rest.pseudonym if rest.pseudonym in untried else None
@@ -250,8 +250,8 @@ class Sender:
     ) -> None:
         """Give waits whose ends were missed by far other ends: they must not be sent together.
 
-        Where they are ``alone``, with nothing else that may go beside them, one goes now. An app
-        that runs for moments at a time would else miss each end.
+        One goes now if they are ``alone``, with nothing else that may go beside them. An app that
+        runs for moments at a time would else miss each end.
         """
         ready = sum(wait.until <= now for wait in waits.values())
         missed = {name: slack[name] for name, wait in waits.items() if wait.until < now - MISSED}
@@ -276,7 +276,7 @@ class Sender:
     ) -> None:
         """Have a pseudonym wait whose attempt failed; nothing of it has a part in others' turns.
 
-        What comes due while the attempt lasts is not tried by it.
+        An attempt does not try reports that come due while it lasts.
         """
         now = begun + took
         waits = self._lock.waits

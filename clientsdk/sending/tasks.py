@@ -26,7 +26,7 @@ class SentElsewhereError(PublishError):
 
 
 class FlushTask:
-    """What one flush may do, until when, and what it has done so far.
+    """The task of one flush: its limits, its deadline, and what it has done so far.
 
     It may start messages for ``seconds``, and waits ``patience`` seconds at most for another
     process that sends from the same file. With ``one_pseudonym`` it sends the reports of one

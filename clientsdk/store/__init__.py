@@ -1,1 +1,1 @@
-"""What a device remembers: one SQLite file, or the same in memory, and the guard beside it."""
+"""The memory of a device: one SQLite file, or the same in memory, and the guard beside it."""

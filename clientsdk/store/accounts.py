@@ -1,4 +1,4 @@
-"""What a device has reserved and spent, as its store has it in memory and in the file.
+"""Amounts that a device has reserved and spent, in its store's memory and in its file.
 
 ``reserved`` is charged with each chain when it is recorded, ``spent`` before a report of it is
 sent. Amounts are in micro-epsilon. All methods belong in a transaction, or while the store is held.
@@ -26,8 +26,8 @@ _RESERVE = (
 class Accounts:
     """The current budget period's account and the lifetime's.
 
-    ``tallies`` counts the recordings of the period by ``"plan/metric"``. Of the lifetime, what is
-    drawn from a permanent response is left out, and the response counted instead.
+    ``tallies`` counts the recordings of the period by ``"plan/metric"``. The lifetime counts a
+    permanent response once, and leaves out what is drawn from it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who counts the items of a budget period: one client of one process, for each metric.
+"""The process that counts the items of a budget period: one client of one process, for each metric.
 
 The client that holds the claim has the count in memory. It gives the claim up in the transaction
 that stores what was drawn, so that there is never a second chain for what was reserved once, in

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
-#: What was said, by group.
+#: Consent by group.
 Said: TypeAlias = Mapping[str, Consent]
 #: No name of a group: all that is not named.
 OTHERS = "*"
@@ -44,7 +44,7 @@ def write(connection: Connection, said: Said) -> None:
 def alone(plan: str) -> str:
     """Return what stands for a plan without groups; no group has such a name.
 
-    Of each plan by itself: a yes to one says nothing of another that had groups once.
+    Each plan by itself: a yes to one says nothing of another that had groups once.
 
     >>> alone("editor")
     'editor/'
@@ -88,7 +88,7 @@ def given(
     """
     found = dict(said)
     if whole is not GIVEN:
-        # What was agreed to before it is asked anew does not count.
+        # A group that is asked anew loses its earlier consent.
         found = {name: each for name, each in said.items() if each is WITHDRAWN}
         if groups is not None or found:
             found.setdefault(OTHERS, whole)

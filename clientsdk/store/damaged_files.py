@@ -51,7 +51,7 @@ def erase_older(path: str, now: int, age: Callable[[], int]) -> None:
     """Overwrite and remove files that were set aside more than ``age()`` milliseconds ago.
 
     A clock that was set back since then makes a file look as if it came from the future: then its
-    time begins anew. What cannot be erased or listed now is tried again.
+    time begins anew. A file that cannot be erased or listed now is tried again.
     """
     files: list[str] = []
     with suppress(OSError):

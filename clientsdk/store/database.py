@@ -38,7 +38,7 @@ _GONE = "the device's store cannot be used: its file is gone; put it back, or st
 
 
 class Access(Enum):
-    """What a transaction may do, and what its commit survives."""
+    """Rights of a transaction, and the losses that its commit survives."""
 
     READ = "read"
     """Sees one moment of the store."""
@@ -66,7 +66,7 @@ class Contents(Protocol):
 class Database(lifecycle.Forkable):
     """A connection, one object a process and client, and the discipline around it.
 
-    Of ``path`` (None keeps everything in memory) a relative path or a link is resolved once, here:
+    A ``path`` (None keeps everything in memory) that is relative or a link is resolved once, here:
     what lies beside the file has one place, by whatever name it is opened.
     """
 
@@ -86,7 +86,7 @@ class Database(lifecycle.Forkable):
         self.process: int = getpid()
         self._unforked = lifecycle.wiped_by_forks()
         self._unusable: str | None = None
-        #: Of the file, as far as memory agrees with it; None if it may not.
+        #: The file's data version when the cache was read; None when the cache may be stale.
         self.version: int | None = None
         self._synchronous = WRITE
         #: When to look next for the file and for a note beside it, on the monotonic clock.
@@ -115,7 +115,7 @@ class Database(lifecycle.Forkable):
     if sys.version_info >= (3, 13):
 
         def __del__(self) -> None:
-            # Of a client that is dropped: these warn of a connection that they have to close.
+            # A client that is dropped leaves a connection that these warn of.
             connection = getattr(self, "connection", None)
             if connection is not None:
                 connection.close()
@@ -159,8 +159,8 @@ class Database(lifecycle.Forkable):
 
     def after_fork_in_child(self) -> None:
         """Let everybody in again, unless the store is in memory and now exists twice."""
-        # What is held here is held by a thread of the parent, in the middle of a transaction:
-        # neither closing nor using its connection is safe then.
+        # The lock is held by a thread of the parent in the middle of a transaction: neither closing
+        # nor using its connection is safe then.
         interrupted = self._holder is not None
         connection = self.connection
         if self.path is None:
@@ -228,13 +228,13 @@ class Database(lifecycle.Forkable):
         if look and (found := self._where()) != self.place:
             self.disconnect()
             if found is not None:
-                # What is stored or sent must be in the file that others find.
+                # Everything stored or sent must be in the file that others find.
                 raise self.disown()
             connection = self.connected()
         if self.path is None:
             self._contents.write_buffered(connection)
         if access is DURABLE and self.path is not None:
-            # What is cached would be written over an older copy that was put into the same file.
+            # Cached pages would be written over an older copy that was put into the same file.
             connection.execute("PRAGMA shrink_memory")
             self.version = None
         version = self._start(connection, access)
@@ -250,7 +250,7 @@ class Database(lifecycle.Forkable):
             connection = self.connected()
             self._contents.prepare_guard(connection)
         if self.forked():
-            # Of a fork without hooks there are two that would write to the same place.
+            # A fork without hooks leaves two processes that would write to the same place.
             raise sqlite3.ProgrammingError("the process was forked in the middle of a transaction")
         self.cursor.execute("COMMIT")
 
@@ -420,7 +420,7 @@ class Transaction(Hold):
             if committed:
                 database.release()
             else:
-                # What is kept in memory may be ahead of the file: read it again next time.
+                # The memory may be ahead of the file: read it again next time.
                 database.version = None
                 database.let_go()
         if isinstance(error, schema.FAULTS):
@@ -432,7 +432,7 @@ def _unusable(error: BaseException) -> StoreError:
 
 
 class Erasure:
-    """What is still to be erased from one file: how often erasing was owed, and is done."""
+    """Bytes that are still to be erased from one file: how often erasing was owed, and is done."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -3,8 +3,8 @@
 Opening a store is most of what a run of a command line tool pays. So the client that closes it last
 leaves a note beside it, if nothing waits in it, and later clients go by that until they record. The
 note holds for one generation of the store, which everybody who opens it ends, and while there is no
-log, which whoever is killed leaves behind. Where it is missing, damaged or old the store is opened.
-What another process commits in the very moment of the note is found after :data:`LONGEST`.
+log, which whoever is killed leaves behind. A note that is missing, damaged or old has the store
+opened. A commit of another process in the very moment of the note is found after :data:`LONGEST`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clientsdk.store.store import Store
 
-#: What follows the name of the state file.
+#: The suffix of the state file's name.
 SUFFIX = "-idle"
 #: Milliseconds after which a store is opened all the same.
 LONGEST = 86_400_000

@@ -66,7 +66,7 @@ class Recording(NamedTuple):
 
 
 class Outbox:
-    """What this process knows of the outbox of one store, whose file may have so many bytes."""
+    """This process's knowledge of the outbox of one store, whose file may have so many bytes."""
 
     def __init__(self, bytes: int) -> None:
         self._bytes = bytes

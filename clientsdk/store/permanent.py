@@ -1,9 +1,9 @@
 """Permanent responses: what a constant metric says about a device, drawn once.
 
-The first value recorded is randomized at the last level; that response is kept and never sent. What
-every later period sends is drawn from it alone, level by level, under a fresh chain id, and so says
-no more about the value (Erlingsson et al., "RAPPOR", CCS 2014, section 3). The lifetime is charged
-for the response once, when it is drawn, and a period for the strongest level that it sends, as its
+The first value recorded is randomized at the last level; that response is kept and never sent.
+Every later period draws from it alone, level by level, under a fresh chain id, and so says no more
+about the value (Erlingsson et al., "RAPPOR", CCS 2014, section 3). The lifetime is charged for the
+response once, when it is drawn, and a period for the strongest level that it sends, as its
 aggregator sees it; the part of each period that is so paid for is kept apart (the table
 ``degraded``). All functions belong in a transaction of the caller.
 """
@@ -19,12 +19,12 @@ from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import WORDS
 
-#: What a plan may change about a metric without changing what its responses mean.
+#: Fields of a metric that a plan may change without changing what its responses mean.
 _INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel", "false_discovery_rate", *WORDS})
 
 
 class PermanentCharge(NamedTuple):
-    """What permanent responses of one metric (``"plan/metric"``), mechanism and levels have cost.
+    """The cost of permanent responses of one metric (``"plan/metric"``), mechanism and levels.
 
     ``cost``, in micro-epsilon, is charged to the lifetime: the last level's, for each response ever
     drawn. A response is ``held`` unless consent was withdrawn and none has been drawn since.

@@ -26,7 +26,7 @@ def draw_secret(source: Source) -> bytes:
 def advance(secret: bytes, source: Source) -> bytes:
     """Return the secret of a new period: one step, however many periods have passed.
 
-    Where the generator fails to be random, the secret still only runs forward.
+    The secret only runs forward even if the generator fails to be random.
     """
     return sha256(b"sotto.ratchet\0" + secret + draw_secret(source))
 
@@ -44,7 +44,7 @@ class Identity(NamedTuple):
     """A device's pseudonym in one budget period, and its key."""
 
     pseudonym: bytes
-    #: Of the key that signs its messages, to which the pseudonym commits; None if unsigned.
+    #: Seed of the key that signs its messages, to which the pseudonym commits; None if unsigned.
     seed: bytes | None = None
 
     def __repr__(self) -> str:

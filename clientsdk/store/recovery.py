@@ -111,13 +111,13 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             store.expire(connection, now)
             store.erase_old_copies(connection, now)
             if store.forget_periods(connection):
-                # Of a file from before they were forgotten.
+                # A file from before they were forgotten may hold them.
                 store.erasure.schedule(connection)
             due = outbox.next_due(connection)
             store.outbox.soonest = schema.NEVER if due is None else due
         store.finish_erasure()
     except BaseException:
-        # What was interrupted may still hold the store, until the interrupt has gone through.
+        # The interrupted call may still hold the store, until the interrupt has gone through.
         with suppress(StoreError):
             store.close()
         raise
@@ -250,7 +250,8 @@ def _make_up(
         store.set_consent(connection, Consent.WITHDRAWN)
     ceilings = store.ceilings
     if found is None:
-        # What was pinned last is not known: consent may have raised it to the plan's since then.
+        # The ceilings pinned last are not known: consent may have raised them to the plan's since
+        # then.
         ceilings = Ceilings(
             max(ceilings.period, plan.ceilings.period),
             max(ceilings.lifetime, plan.ceilings.lifetime),
@@ -261,14 +262,15 @@ def _make_up(
         least = found.lifetime + (own if found.store != guard.identity else 0)
         lately = found.reserved if found.period == accounts.period else 0
         if found.period == accounts.period:
-            # What was allowed then, whatever is pinned now: consent may raise that again.
+            # The ceilings allowed then count, whatever is pinned now: consent may raise those
+            # again.
             full = max(full, lately, found.ceiling_period)
         most = least + max(0, ceilings.period - lately)
     elif fresh or period < began:
         # Without a clock, or with one that is behind the copy, no number of periods bounds it.
         least = most = ceilings.lifetime
     else:
-        # What the periods since then could have cost at most, and constant metrics once more.
+        # The periods since then could have cost this at most, and constant metrics once more.
         least = own
         most = own + (accounts.period - began + 1) * ceilings.period - reserved
         most += sum(each.permanent for each in plan.metrics if each.kind == "constant")

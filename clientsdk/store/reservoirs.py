@@ -1,7 +1,7 @@
 """Reservoirs: the one chain of a period that is kept of all values of a metric.
 
-What displaces an unsent chain takes over its charge. All functions belong in a transaction of the
-caller.
+A chain that displaces an unsent one takes over its charge. All functions belong in a transaction of
+the caller.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: What follows the name of the state file.
+#: The suffix of the state file's name.
 SUFFIX = "-mark"
 #: A lifetime of which nothing is known, in micro-epsilon.
 UNKNOWN = 1 << 62
@@ -41,20 +41,20 @@ _MAGIC = b"SOTTOMK1"
 _FIELDS = struct.Struct("<8s16s16sQqQQQQQQ")
 _CHECKSUM = 16
 _SLOT = 128
-#: Where the note of a withdrawal is, after both slots, and where the file ends.
+#: Place of a withdrawal's note, after both slots, and the end of the file.
 _NOTE = 2 * _SLOT
 _SIZE = _NOTE + _SLOT
 _WITHDRAWN = b"SOTTOWD1"
 #: Behind that, in files of devices on which consent to a group was withdrawn: any byte that is not
 #: zero says that the store has such a group.
 _GROUPS = _SIZE
-#: What makes notes differ: process, two clocks, and a number within the process.
+#: Fields that make notes differ: process, two clocks, and a number within the process.
 _OCCASION = struct.Struct("<QqqQ")
 _occasions = itertools.count()
 
 
 class GuardError(StoreError):
-    """What was to be written is in the device's file, and the guard beside it could not follow."""
+    """The device's file was written, but its rollback guard was not."""
 
 
 class ForeignGuardError(StoreError):
@@ -62,7 +62,7 @@ class ForeignGuardError(StoreError):
 
 
 class GuardRecord(NamedTuple):
-    """What a device must not forget; amounts in micro-epsilon."""
+    """The facts that a device must not forget; amounts in micro-epsilon."""
 
     store: bytes  #: The store's random identity, 16 bytes.
     budget: bytes  #: From :func:`budget_of`.
@@ -76,7 +76,7 @@ class GuardRecord(NamedTuple):
     restored: int  #: How often it was found older than its guard.
 
 
-#: What stands for a guard that is there and cannot be read.
+#: The record of a guard that is there and cannot be read.
 UNREADABLE = GuardRecord(
     bytes(16), bytes(16), UNKNOWN, -UNKNOWN, UNKNOWN, 0, UNKNOWN, UNKNOWN, 0, 0
 )
@@ -99,7 +99,7 @@ class RollbackGuard:
         #: found damaged or lost, and older than its guard.
         self.generation = self.damaged = self.restored = 0
         self._confirmed = 0
-        self.upcoming: GuardRecord  #: Of the commit that is about to be made.
+        self.upcoming: GuardRecord  #: The number of the commit that is about to be made.
 
     def refresh(self, connection: Connection) -> bool:
         """Read the generation again; False if the file is an older copy than what was open."""

@@ -121,7 +121,7 @@ _TABLES = (
     "CREATE TABLE consent_group (name TEXT PRIMARY KEY, consent TEXT NOT NULL) WITHOUT ROWID",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-#: What SQLite raises; its error about damaged names of tables is no valid text.
+#: Errors that SQLite raises; its error about damaged names of tables is no valid text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 
@@ -250,10 +250,10 @@ def _configured(connection: Connection) -> Connection:
 
 
 def _write_ahead(connection: Connection) -> Connection:
-    # Of a file that has pages already, theirs remains.
+    # A file that already has pages keeps its page size.
     connection.execute(f"PRAGMA page_size = {PAGE}")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        # Of a file without a page there is nothing that a journal could bring back.
+        # A file without a page has nothing that a journal could bring back.
         connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG // PAGE}")

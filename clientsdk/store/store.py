@@ -1,4 +1,4 @@
-"""What a device must remember, and the rules that hold between its parts.
+"""The memory of a device, and the rules that hold between its parts.
 
 One SQLite file, or the same in memory. Methods that take a connection belong in a transaction that
 the caller has opened. Memory is up to date within a transaction; between transactions another
@@ -302,7 +302,7 @@ class Store:
     def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
         """Buffer a recording; False if that is not possible any more."""
         recording = Recording(tally, seen, cost, chain)
-        # What is counted comes first: an interrupt in between can only have counted too much.
+        # The count comes first: an interrupt in between can only have counted too much.
         self.outbox.count(chain)
         self.accounts.count(tally, seen, cost)
         plans = self.plans
@@ -407,7 +407,7 @@ class Store:
             # This process may have been stopped since the first.
             period = self.period_at(self.clock())
         if period < self.accounts.period:
-            # What was recorded in periods that have not come has times that are not true.
+            # Values recorded in periods that have not come have times that are not true.
             self.misdated += outbox.erase_after(connection, period)
             self.plans.go_back(connection)
             self._enter(connection, period)
