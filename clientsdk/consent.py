@@ -129,7 +129,7 @@ class ConsentKeeper:
             return self._stay_withdrawn()
         if again:
             with store.transaction(DURABLE if withdrawn else READ):
-                # What was noted alone is in the file now, and what it recorded is erased.
+                # The note alone is in the file now, and what it recorded is erased.
                 undone = store.consents
         try:
             written = self._write_agreement(ceilings, note, undone, named)
@@ -187,7 +187,7 @@ class ConsentKeeper:
                     store.set_consent(connection, Consent.GIVEN)
                 if ceilings is not None:
                     store.pin(connection, ceilings)
-                    # What the app said when it made this client no longer holds; its settings do.
+                    # The ceilings that the app gave to this client no longer hold; its settings do.
                     store.own = self._settings.lowered(self._plan.ceilings)
                 if note and store.path is not None:
                     rollback_guard.lift_withdrawal(store.path, note)
@@ -304,7 +304,7 @@ class ConsentKeeper:
                     store.set_consent(connection, Consent.WITHDRAWN)
                 return store.finish_erasure()
             finally:
-                # What was interrupted may still hold it, until the interrupt has gone through.
+                # The interrupted call may still hold it, until the interrupt has gone through.
                 with suppress(StoreError):
                     store.close()
         except (StoreError, OSError) as error:

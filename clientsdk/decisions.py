@@ -68,7 +68,7 @@ class Occurrence:
     reserved: int  #: Micro-epsilon that will be.
 
 
-#: What the recorder is to do; where each value is a chain of its own, its number in the period.
+#: The recorder's task; a value that is a chain of its own has its number in the period.
 Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 

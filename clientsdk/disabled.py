@@ -39,7 +39,7 @@ NOT_RECORDED = (
     "values are not recorded without consent: it was not given, or was withdrawn; call "
     "give_consent() where the person agrees"
 )
-#: What follows a state file's name in that of the file with the document that was answered.
+#: The suffix, after a state file's name, of the file with the document that was answered.
 ASKED = "-asked"
 #: Under which recordings are counted whose metric the plan does not have: no metric's name.
 UNKNOWN_METRIC = "(unknown)"
@@ -73,7 +73,7 @@ class ErrorPolicy:
         """Count a recording that an app should not have made, or that failed unexpectedly."""
         if self.why is not None:
             return self._tally.count(Outcome.DISABLED, metric)
-        # Of each metric once: another one's mistake is another.
+        # Each metric is named once: another one's mistake is another.
         cause = f"invalid {metric}"
         diagnostics.warn(cause, "a value is not recorded: %s", reason, quiet=math.inf)
         return self._tally.count(Outcome.INVALID, metric)

@@ -1,8 +1,8 @@
 """Counts the items of a period in memory, and draws one chain from the counts when it is over.
 
-Nothing of a count is ever written: it is lost when the process ends. What it will cost is reserved
-before the first item is counted. A release says which item was most frequent, drawn from all counts
-at once; its event time is the last step of the period, whatever was recorded and when.
+Nothing of a count is ever written: it is lost when the process ends. The cost is reserved before
+the first item is counted. A release says which item was most frequent, drawn from all counts at
+once; its event time is the last step of the period, whatever was recorded and when.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Count:
         end = (store.period + 1) * plan.period
         self.event: int = end - plan.resolution
         self.due: int = end + self.jitter + metric.delays[0]
-        #: What was drawn, until it is stored; the count is gone then.
+        #: The drawn chain, until it is stored; the count is gone then.
         self.chain: Chain | None = None
         self._counts = [0] * len(metric.labels)
 
@@ -82,7 +82,7 @@ class Count:
 
 
 class ItemCounter:
-    """What one client has counted, in memory alone, and not yet drawn."""
+    """Items that one client has counted, in memory alone, and not yet drawn."""
 
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store

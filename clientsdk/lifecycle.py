@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
-#: Of Linux 4.14 and later; ``mmap`` does not name it.
+#: An advice of Linux 4.14 and later; ``mmap`` does not name it.
 _WIPE_ON_FORK = 18
 #: Which no system knows, and so none takes.
 _NO_ADVICE = -1

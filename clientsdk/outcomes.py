@@ -1,4 +1,4 @@
-"""What became of a recorded value, what a person has said, and the result of a flush."""
+"""Outcomes of a recorded value, a person's consent, and the result of a flush."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLOSED = "the client is closed: make another one"
 
 
 class Outcome(StrEnum):
-    """What :meth:`clientsdk.Client.record` did with a value, on which none of these depends.
+    """The outcome of :meth:`clientsdk.Client.record`; none depends on the value.
 
     It is true if it is ``ACCEPTED``, and else false: the value was dropped.
     """
@@ -112,7 +112,8 @@ NO_LAPSES = Lapses()
 
 @frozen
 class FlushResult:
-    """What one :meth:`clientsdk.Client.flush` did, and the error that stopped it early, if one did.
+    """The result of one :meth:`clientsdk.Client.flush`, and the error that stopped it early, if
+    any.
 
     ``sent`` counts the reports that the publisher took; ``remaining`` those that are due and still
     here: the same bytes are sent at the next flush.

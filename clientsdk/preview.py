@@ -1,4 +1,4 @@
-"""What would be sent, found out by sending it: from a copy of the store, into memory.
+"""A preview of what would be sent, found out by sending it: from a copy of the store, into memory.
 
 The sender works on the copy, so that the messages are the very ones, byte for byte, that it would
 publish. The store itself is only read.
@@ -113,7 +113,7 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
         publisher = MemoryPublisher()
         return _played(copy, original.over(copy, publisher), publisher, now, once=once)
     finally:
-        # What was interrupted may still hold the copy, until the interrupt has gone through.
+        # The interrupted call may still hold the copy, until the interrupt has gone through.
         with suppress(StoreError):
             copy.close()
 

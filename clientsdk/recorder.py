@@ -37,7 +37,7 @@ class Recorder:
         self._source = source
         self.counter = ItemCounter(store, plan, source)
         self.decisions = Decisions(store, plan, source, self.counter)
-        #: What the app says of the plan's segments.
+        #: The app's values of the plan's segments.
         self.segments: Mapping[str, str | None] = {}
 
     def attempt(
@@ -201,7 +201,7 @@ class Recorder:
         store, plan = self._store, self._plan
         resolution, period, number = plan.resolution, store.accounts.period, store.plans.number
         began = period * plan.period
-        # Where the clock was set between two readings, the store may be in neither's period.
+        # The store may be in neither reading's period if the clock was set between two readings.
         event = now - now % resolution if began < now < began + plan.period else began
         due = event + resolution + jitter + metric.delays[0]
         of_metric = number, metric.index, event, jitter

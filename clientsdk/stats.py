@@ -1,4 +1,4 @@
-"""What a client has done in this process, counted: names and reasons, never a value."""
+"""Counts of what a client has done in this process: names and reasons, never a value."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _ERASED_LATER = "What waits on this device is erased as soon as its file can be 
 
 
 class TelemetryAction(StrEnum):
-    """What a person can ask of ``mytool telemetry``."""
+    """The actions of ``mytool telemetry``."""
 
     ON = "on"
     OFF = "off"

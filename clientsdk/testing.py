@@ -24,7 +24,7 @@ from sotto.errors import ParameterError, is_int, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import decode_message
 
-#: Of the reports that were there instead, an error shows so many.
+#: An error shows so many of the reports that were there instead.
 _SHOWN = 10
 _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "ms": 1}
 

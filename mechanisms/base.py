@@ -1,4 +1,5 @@
-"""What every mechanism is: one class, from the value on a device to the estimates of a window.
+"""The base class of every mechanism: one class, from the value on a device to the estimates of a
+window.
 
 All that depends on the mechanism is asked of it: no other module decides by its name or type.
 A device loads the class with the standard library alone; what is for many values at once, and
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 #: One epsilon, or those of several levels, weakest first.
 Epsilon = float | Sequence[float]
-#: What stands for the ids of a chain or of a pseudonym where no coin is hashed from them.
+#: The id of a chain or of a pseudonym where no coin is hashed from it.
 NO_ID = bytes(16)
 
 #: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
@@ -125,7 +126,7 @@ class Mechanism(ABC):
     @cached_property
     @abstractmethod
     def chain(self) -> Chain:
-        """What is drawn."""
+        """The chain that is drawn."""
 
     @property
     def _decisions(self) -> Fraction | int:
@@ -155,7 +156,8 @@ class Mechanism(ABC):
 
     @property
     def joins(self) -> Sequence[Ints]:
-        """Where the strata begin that estimates may tell apart: fewest first, here all joined.
+        """The first strata of the ranges that estimates may tell apart: fewest first, here all
+        joined.
 
         Each join is a part of the next one.
         """
@@ -292,7 +294,7 @@ class Mechanism(ABC):
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
         """Return different values: all where there are no more than ``count``, else at random."""
 
-    # What all mechanisms share.
+    # Methods that all mechanisms share.
 
     @cached_property
     def amounts(self) -> Amounts:

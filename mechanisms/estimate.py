@@ -52,9 +52,9 @@ class Estimate:
         Where the interval comes from, unless it is the normal one.
     reach : tuple of tuple of float, or None
         How far one forged report of a level, weakest first, can raise and lower n times the value;
-        see :meth:`under`. Where the value is divided by an estimated share, such as that of numbers
-        that are present, also how far it can raise n times that share, as a multiple of it. None
-        where no bound is known.
+        see :meth:`under`. A value that is divided by an estimated share, such as that of numbers
+        that are present, also has how far it can raise n times that share, as a multiple of it.
+        None where no bound is known.
 
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
@@ -125,7 +125,7 @@ def forged(
         return total / n if n else 0.0
 
     over, short = moved(0), moved(1)
-    # What the value is divided by would be this much of what it is.
+    # The divisor of the value would be this much of what it is.
     rest = 1 - moved(2) if all(len(each) > 2 for each in reach) else 1.0
     return (over / rest, short / rest) if rest > 0 else (math.inf, math.inf)
 
@@ -145,13 +145,12 @@ def two_sided(level: float) -> float:
 class ShareNoise:
     """The variance of an estimated share, as it depends on the true share.
 
-    Where it depends on how the share is spread over the levels, the spread with the largest
-    variance is taken, since levels may depend on values. Of ``n`` reports, ``base`` is ``n**2``
-    times the variance at a true share of zero; ``slopes`` are for each level its reports and what
-    each report of the value adds to ``base``; ``step`` is the largest change of ``n`` times the
-    estimate that one report makes. Where ``base`` is counted in reports that happen to say
-    something about the value, ``least`` is the variance if as few are expected to as there can be:
-    it is never less.
+    The spread of the share over the levels that has the largest variance is taken, since levels may
+    depend on values. ``base`` is ``n**2`` times the variance of ``n`` reports at a true share of
+    zero; ``slopes`` are for each level its reports and what each report of the value adds to
+    ``base``; ``step`` is the largest change of ``n`` times the estimate that one report makes.
+    ``least`` is the variance if as few reports are expected to say something about the value as
+    there can be, where ``base`` counts such reports: it is never less.
     """
 
     n: int

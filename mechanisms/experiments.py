@@ -1,11 +1,11 @@
 """Compare the arms of an experiment by intervals that hold however often one looks.
 
-Each device is in one of several arms, with equal probabilities, whatever its values. What a report
-of one level adds to an estimate is its *score* y: bounded, and right on average over the
+Each device is in one of several arms, with equal probabilities, whatever its values. The *score* y
+of a report of one level is what it adds to an estimate: bounded, and right on average over the
 randomization. For an arm beside the first one, only devices of these two arms are looked at; s is
 +2 in the arm and -2 in the first, and the *contribution* of a report is z = s (y - c) for some
-fixed centre c. Whatever c is, its mean over assignment and randomization is the effect t of the
-arm on that device: the value it would have in the arm less the one it would have in the first.
+fixed centre c. Whatever c is, its mean over assignment and randomization is the effect t of the arm
+on that device: the value it would have in the arm less the one it would have in the first.
 
 Covered is, at all times n = 1, 2, ... (reports counted) at once, the average effect T_n on the
 devices that are counted, each as often as it is, with probability 1 - error. Assumed is
@@ -53,11 +53,11 @@ from typing import Any, NamedTuple
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.errors import ParameterError
 
-#: Where the arms' counts are as unlikely as this, they are not what was planned.
+#: Counts of arms that are as unlikely as this are not what was planned.
 SAMPLE_RATIO_ERROR = 0.01
 #: Centres of contributions, with equal weights.
 _CENTRES = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: What is added to a score, +-2 times: the inverse of the probability of an arm among two.
+#: The inverse of the probability of an arm among two, added to a score +-2 times.
 _INVERSE = 2.0
 #: The weights of bets are largest for so many reports, and a half of that for 8 times as many.
 _REPORTS, _OCTAVES = 30_000, 3.0
@@ -86,7 +86,7 @@ class Scores(NamedTuple):
     def law(self, mean: float) -> Floats:
         """Return the probabilities where this share of the devices has 1, and all others 0.
 
-        Of two scores they are the same whatever truths have this mean.
+        Laws of two scores are the same whatever truths have this mean.
         """
         return (1 - mean) * self.no + mean * self.yes
 

@@ -1,4 +1,4 @@
-"""What the counts of a window say about a metric, estimate by estimate.
+"""Estimates that the counts of a window give of a metric, one by one.
 
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
 ``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
@@ -25,7 +25,7 @@ OF_EXPERIMENTS = ("arm_share", "difference")
 
 @dataclass(frozen=True)
 class Context:
-    """What a plan says of a metric, beyond its mechanism.
+    """A plan's words on a metric, beyond its mechanism.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What one report adds to an estimate, by the standard library alone."""
+"""Contributions of one report to an estimate, by the standard library alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where randomness comes from."""
+"""Sources of randomness."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     coin = {"metric": metric} if "metric" in names_of(kind) else {}
     made = kind(epsilons, **given, **coin)  # type: ignore[call-arg]
     for field, value in given.items():
-        # What people may leave out, a plan may not.
+        # A plan may not leave out what people may.
         if getattr(made, field) != value:
             raise ParameterError(f"{field} must be chosen, not {value!r}")
     return made

@@ -1,4 +1,4 @@
-"""What is published of bipartite randomized response: losses, limits, and when it relaxes.
+"""Bipartite randomized response as published: losses, limits, and when it relaxes.
 
 The quality loss is how far, on average over the values, a report is from the truth.
 
@@ -30,7 +30,7 @@ from mechanisms.ordinal.sizes import (
 
 #: Integers and fractions are taken exactly, floats as the binary numbers that they are.
 Number = int | float | Fraction
-#: What each value costs in place of each other: ``loss[x][y]`` for ``y`` in place of ``x``.
+#: The loss of each value in place of each other: ``loss[x][y]`` for ``y`` in place of ``x``.
 Loss = Sequence[Sequence[Number]]
 
 
@@ -202,8 +202,8 @@ def loss_ratios(epsilon: float) -> LossRatios:
 def printed_size(points: int, epsilon: float | Fraction) -> int:
     """Return the size as Algorithm 3 was published, which is not always that of the search.
 
-    Where it is larger, some values are served worse than by randomized response; the mechanism
-    is as private as with any other size.
+    A larger one serves some values worse than randomized response does; the mechanism is as private
+    as with any other size.
     """
     end = end_size(points, epsilon)
     if epsilon >= 1:

@@ -116,7 +116,7 @@ class FeatureRandomizedResponse:
 
     Utility
     -------
-    A debiased bit has variance p q/(p−q)². Where q > ½ (``inverted_bits``) a bit is reported
+    A debiased bit has variance p q/(p−q)². A bit with q > ½ (``inverted_bits``) is reported
     inverted more often than not, which decoding as published takes as it comes.
 
     Examples

@@ -70,7 +70,7 @@ class ExponentialRandomizedResponse:
 
     @property
     def certified_epsilon(self) -> float:
-        """What covers any number of items: nothing, unless p is 0."""
+        """An epsilon that covers any number of items: nothing, unless p is 0."""
         return self.epsilon if self.p == 0 else inf
 
     def candidates(self, scores: Sequence[float]) -> frozenset[int]:
@@ -188,7 +188,7 @@ def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
 class WorstCaseErrors(NamedTuple):
     """Expected errors for scores (v, …, v, 0), which are the worst for the private mechanisms.
 
-    Of the exponential mechanism (equation 12), of permute-and-flip (equation 13), and of
+    Errors of the exponential mechanism (equation 12), of permute-and-flip (equation 13), and of
     exponential randomized response, which is not private (equations 15 and 16, where k−1 is a
     misprint for n−1).
     """

@@ -1,9 +1,9 @@
 """The published mechanisms for a number over floating point: for comparison only.
 
-Their papers prove a loss of epsilon for real numbers. What a program draws are floats, of which
-some are reached from one value and not from another (Mironov, "On Significance of the Least
-Significant Bits for Differential Privacy", CCS 2012), so that no epsilon is certified: it is
-infinite. Nothing here can be named in a plan, and all of it draws from a seeded generator.
+Their papers prove a loss of epsilon for real numbers. Programs draw floats, of which some are
+reached from one value and not from another (Mironov, "On Significance of the Least Significant Bits
+for Differential Privacy", CCS 2012), so that no epsilon is certified: it is infinite. Nothing here
+can be named in a plan, and all of it draws from a seeded generator.
 
 Numbers lie in [-1, 1], as in the papers; variances are of one report, in closed forms that are
 stable from epsilon 1e-9 to 700.

@@ -12,7 +12,7 @@ from mechanisms.arrays import Bools, Floats, Words
 from mechanisms.audit.guessing import Attack, fair_bits, guess, key_of
 from mechanisms.randomness import Source
 
-#: What is seen of releases, each of the input that its secret bit chooses.
+#: Views of releases, each of the input that its secret bit chooses.
 Views: TypeAlias = "Mapping[str, Words]"
 Release: TypeAlias = "Callable[[Bools, Source], Views]"
 

@@ -1,4 +1,4 @@
-"""What the library claims: every mechanism, with parameters at which an audit attacks it."""
+"""The library's claims: every mechanism, with parameters at which an audit attacks it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mechanisms.survey.design import cards_of
 Parameter: TypeAlias = object
 #: Inputs of which a device's reports are compared with those of the batch code.
 _COMPARED = 8
-#: What chance may do to a verdict: of all verdicts of an audit together.
+#: The probability of a false alarm, of all verdicts of an audit together.
 FALSE_ALARM = 1e-6
 
 
@@ -93,7 +93,7 @@ LIBRARY: tuple[Claim, ...] = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit of one mechanism found, in micro-epsilon but for the attacks.
+    """The findings of an audit of one mechanism, in micro-epsilon but for the attacks.
 
     ``claimed`` is the nominal amount of the last level that is released, ``stated`` what the
     mechanism says that it is certified at, and what is charged; ``certified`` is the same, computed
@@ -114,7 +114,7 @@ class Finding:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, in words; nothing for a mechanism that keeps its word."""
+        """The faults, in words; nothing for a mechanism that keeps its word."""
         found = []
         if self.certified != self.stated:
             found.append("its thresholds cost another amount than it says")
@@ -135,7 +135,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Auditor:
-    """What attacks every mechanism, and compares its samplers, in the same way.
+    """Attacks every mechanism, and compares its samplers, in the same way.
 
     ``trials`` chains of each of two inputs are drawn by the batch code, ``recordings`` are made of
     each on devices; ``runs`` follow the outcomes of one input of a device's sampler. ``checks``

@@ -27,7 +27,7 @@ BINS = 512
 _IN_A_BIN = 16
 #: How sure a rank, and a choice, is to be: of many events, small ones look good by chance.
 _RANKED, _SURE = 0.9, 0.999
-#: Where nothing is that sure, for want of chains.
+#: The probability taken where nothing is that sure, for want of chains.
 _LESS_SURE = 0.9
 #: An event this part as good as the best is taken if it happens more often.
 _NEARLY = 0.985
@@ -204,7 +204,7 @@ def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rul
     hits = np.cumsum(np.bincount(ranks[right], minlength=len(cells)))
     sure = np.clip(lower_limit(hits, guesses, confidence), 0.5, 1 - 1e-12)
     worth = np.log(sure) - np.log1p(-sure)
-    # Of events that are nearly as good the one that happens most often.
+    # Events that are nearly as good give way to the one that happens most often.
     last = int(np.flatnonzero(worth >= _NEARLY * worth.max())[-1])
     taken = np.sort(order[: last + 1])
     return float(worth.max()), Rule(cells[taken], values[taken])

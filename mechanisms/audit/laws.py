@@ -185,7 +185,7 @@ class Word:
     def __getattr__(self, name: str) -> Any:
         return getattr(int(self), name)
 
-    # What cuts the set into single values.
+    # These cut the set into single values.
 
     def __rsub__(self, other: int) -> int:
         return other - int(self)

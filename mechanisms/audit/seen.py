@@ -1,4 +1,4 @@
-"""What to look at in a chain: what is known of its mechanism, and what other chains have shown.
+"""Views of a chain: what is known of its mechanism, and what other chains have shown.
 
 A *view* is a function of what is seen of chains. The first ones follow from the exact channels.
 The others look at single bits and bytes, of one level or of all, and at a linear score of all bits,
@@ -37,7 +37,7 @@ class Seen:
     """Chains that hide one of two values, as an attacker sees them who knows the mechanism.
 
     ``payloads`` are ``(n, levels, payload_width)``; public coins are hashed from ``chains``, their
-    ids. Of values that are rounded at random the ratios are not always those of their reports.
+    ids. Values that are rounded at random do not always have the ratios of their reports.
     """
 
     mechanism: Mechanism
@@ -75,7 +75,7 @@ class Seen:
 
     @cached_property
     def truths(self) -> Ints:
-        """What public coins make of both values, ``(n, 2, answers)``."""
+        """Answers that public coins make of both values, ``(n, 2, answers)``."""
         columns = (
             column_of(self.pair, np.full(len(self.chains), side, dtype=np.int64)) for side in (0, 1)
         )
@@ -149,7 +149,7 @@ def _single(seen: Seen, secrets: Bools) -> dict[str, View]:
             cells = cells << 1 | bits
         bit = _best_column(cells, secrets[some], 1 << levels)
         views[f"bit {bit} of all levels"] = _bits(every, bit)
-        # Of payloads of a byte these are all bytes.
+        # Payloads of a byte have these bytes alone.
         for column in sorted({byte, bit >> 3}) if width > 1 else ():
             views[f"byte {column} of all levels"] = _bytes(every, column)
     return views

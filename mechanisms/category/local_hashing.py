@@ -60,8 +60,8 @@ class LocalHashing(FrequencyOracle):
 
     Use
     ---
-    For large domains: the error of optimized unary encoding at a payload of a byte or two. Where
-    the domain has fewer than about 3e^ε+2 categories, generalized randomized response is better.
+    For large domains: the error of optimized unary encoding at a payload of a byte or two.
+    Generalized randomized response is better for domains of fewer than about 3e^ε+2 categories.
 
     References
     ----------

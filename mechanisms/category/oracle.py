@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
 
-#: Of the values that a payload speaks for, so many are named.
+#: So many are named of the values that a payload speaks for.
 NAMED = 8
 
 
@@ -60,7 +60,7 @@ class FrequencyOracle(CategoryMechanism):
 
     types: ClassVar[tuple[str, ...]] = ("category", "boolean")
     gives = "shares of {symbols}"
-    #: Of what a report is, for the words of a precision.
+    #: The figure that a precision is of, in words.
     share_of: ClassVar[str] = "the share of a category"
 
     @abstractmethod

@@ -324,7 +324,7 @@ def bernoulli_lanes(planes: Sequence[int], lanes: int, n: int, source: Source) -
     """Vectorised :func:`bernoulli_mask` for ``n`` vectors of ``64 * lanes`` bits: ``(n, lanes)``.
 
     Bit ``i`` of a vector is bit ``i % 64`` of lane ``i // 64``; bits beyond the width of the planes
-    carry no meaning. Where bits have thresholds of their own, there are at most 64.
+    carry no meaning. Bits with thresholds of their own are at most 64.
     """
     mask = np.zeros(n * lanes, dtype=np.uint64)
     undecided = np.full(n * lanes, 2**64 - 1, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""What every chain offers, and how its outputs are packed and counted: symbols, or bits."""
+"""The interface of every chain, and how its outputs are packed and counted: symbols, or bits."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Chain(ABC):
     def hits(self, table: Ints) -> tuple[Ints, Ints]:
         """Return what ``(..., cells)`` counts say: ``(..., k)`` hits and ``(...,)`` of how many.
 
-        Of bits those that are set; of symbols the answers that are each of them.
+        The bits that are set; of symbols the answers that are each of them.
         """
 
     @abstractmethod

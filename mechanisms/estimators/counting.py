@@ -83,7 +83,7 @@ def grouped_bit_sums(rows: Bytes, groups: Ints, n_groups: int) -> Ints:
     large = ends - starts >= _TREE_ROWS
     for start, end in zip(starts[large], ends[large], strict=True):
         out[groups[start]] = bit_sums(rows[start:end])
-    # What lies between two large groups is a run of small ones.
+    # A run of small groups lies between two large ones.
     edges = np.flatnonzero(np.diff(np.concatenate(([True], large, [True]))))
     for first, last in edges.reshape(-1, 2):
         begin, end = starts[first], ends[last - 1]

@@ -1,8 +1,8 @@
 """Shares behind any finite channels, by maximum likelihood (EM, iterative Bayesian update).
 
-Where a channel cannot be inverted, or has more outputs than inputs, the unbiased estimator does
-not exist or is not the only one. The likelihood of all levels together has a maximum all the same,
-and the same matrices say which shares it determines and how well.
+A channel that cannot be inverted, or has more outputs than inputs, has no unbiased estimator or
+more than one. The likelihood of all levels together has a maximum all the same, and the same
+matrices say which shares it determines and how well.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> Floats:
 
     The same amount is taken from all, and what would become negative is zero. The result is
     consistent and biased: it stands beside the estimates and never replaces them, and intervals do
-    not belong to it. What values that nobody has gain is taken from all others in equal parts, so
+    not belong to it. The gain of values that nobody has is taken from all others in equal parts, so
     that frequent values are biased downward.
 
     References
@@ -144,8 +144,8 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> Floats:
 def consistent_shares(values: ArrayLike, standard_errors: ArrayLike, total: float = 1.0) -> Floats:
     """Return non-negative shares with a sum of ``total`` to show in the place of estimates.
 
-    Of Norm-Sub and of clipping below zero and multiplying by one factor, those with the less
-    predicted squared error: Norm-Sub is better where few values have most of the mass, the other
+    The shares with the smaller predicted squared error, by Norm-Sub or by clipping below zero and
+    multiplying by one factor: Norm-Sub is better where few values have most of the mass, the other
     where many values have a little. Stein's unbiased estimate of the risk of a function g of values
     v with independent normal errors σ is Σ (gᵢ − vᵢ)² − σᵢ² + 2 σᵢ² ∂gᵢ/∂vᵢ. Norm-Sub, where an
     error is not finite or nothing is positive.

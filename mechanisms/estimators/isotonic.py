@@ -23,7 +23,7 @@ def falling_fit(values: Floats, weights: Floats) -> Floats:
     Statistical Software 102 (2022), code snippet 1.
     """
     ahead, weight = values[::-1].tolist(), weights[::-1].tolist()
-    # Of each block of equal values: mean, weight, and where it ends.
+    # Mean, weight and end of each block of equal values.
     means, masses, ends = ahead[:1], weight[:1], [1]
     at, size = 1, len(ahead)
     while at < size:

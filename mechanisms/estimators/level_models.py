@@ -4,12 +4,12 @@ The level of a figure changes a little from window to window (*drift*); a window
 known standard error and some further *spread*. Every model of a grid of both has its own filter,
 and a weight by how well it has predicted so far.
 
-What is learned, is learned from all windows, also from those of an alarm: to leave these out would
-make the drift look smaller after each false alarm, so that the next one comes sooner. Instead, a
-window teaches only so much: for learning, a normal variate is taken to be ten times as large in one
-of a hundred windows (Tukey's contaminated normal), and in one of ten thousand to have Cauchy's law,
-under which a window that is hundreds of standard errors off hardly speaks for any drift or spread.
-So a real shift, or a spike, is no drift.
+All windows are learned from, also those of an alarm: to leave these out would make the drift look
+smaller after each false alarm, so that the next one comes sooner. Instead, a window teaches only so
+much: for learning, a normal variate is taken to be ten times as large in one of a hundred windows
+(Tukey's contaminated normal), and in one of ten thousand to have Cauchy's law, under which a window
+that is hundreds of standard errors off hardly speaks for any drift or spread. So a real shift, or a
+spike, is no drift.
 
 References
 ----------
@@ -69,7 +69,7 @@ class LevelModels:
     def likely(self) -> LevelModels:
         """Return the models that matter, of one series: all but those of a billionth together.
 
-        Of many, the average of some neighbours stands for them, so that there are at most
+        The average of some neighbours stands for them if there are many, so that there are at most
         :data:`_STAND`.
         """
         shares = self.probabilities()[0]
@@ -108,7 +108,7 @@ class LevelModels:
         surprise = values[:, None] - self.levels
         standard = surprise / np.sqrt(total)
         shares = self.probabilities()
-        # Of the tail on the value's own side, so that no digits are lost.
+        # The tail on the value's own side loses no digits.
         side = np.where((shares * standard).sum(axis=1) < 0, -1.0, 1.0)
         tail = (shares * ndtr(-side[:, None] * standard)).sum(axis=1)
         self.weights = self.weights + _learned(standard) - 0.5 * np.log(total)

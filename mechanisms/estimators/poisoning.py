@@ -12,7 +12,7 @@ Four checks, each with a false alarm of at most 1e-9 for a window as it is when 
 * *cells*: no share is below 0 or above 1, so that an answer is neither rarer than in reports that
   it is never true of, nor more frequent than in those that it always is.
 
-What no check can see are devices that follow the protocol with values of their choice: of each
+No check can see devices that follow the protocol with values of their choice: of each
 :meth:`mechanisms.estimate.Estimate.under` states what they can do.
 
 References
@@ -50,8 +50,8 @@ from mechanisms.items import Context
 FALSE_ALARM = 1e-9
 #: The checks.
 KINDS = ("coins", "levels", "bits", "cells")
-#: Of payloads that are hardly ever equal, very few repeated ones are proof. They are an alarm from
-#: one pair in so many on, since fewer devices move nothing.
+#: Very few repeated payloads are proof if they are hardly ever equal. They are an alarm from one
+#: pair in so many on, since fewer devices move nothing.
 _NEGLIGIBLE = 0.001
 #: Payloads of more bytes are compared by a tag, that different ones share with a probability of at
 #: most so much (:func:`pipelines.aggregation.table.payload_tags`).
@@ -68,7 +68,7 @@ Groups: TypeAlias = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found; an alarm where ``p_value`` is at most 1e-9, beyond the threshold.
+    """The finding of a check; an alarm where ``p_value`` is at most 1e-9, beyond the threshold.
 
     Attributes
     ----------
@@ -135,8 +135,8 @@ def findings(
     -----
     The exponent of a bound is divided by the number of reports that depend on each other: by
     Hölder's inequality, a sum of that many parts, each of independent reports, has at most the
-    corresponding root of the tail that independence would give. Of relative entropy it is the
-    evidence that is divided, since each part shows some of it by chance.
+    corresponding root of the tail that independence would give. The evidence is divided in relative
+    entropy, since each part shows some of it by chance.
     """
     table = count_table(mechanism, counts)
     seen = np.asarray(pairs, dtype=np.int64)
@@ -249,8 +249,8 @@ def _levels(mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context) -
 def _kept(mechanism: Mechanism, strata: Ints, lower: int, upper: int, n: int) -> dict[bool, Groups]:
     """Return of how many of ``n`` pairs of two levels which share is equal, at most, and is not.
 
-    Where it depends on the report that counts, the shares are those of the reports that there are:
-    of the ``n`` of them that have most, where some have no pair.
+    The shares are those of the reports that there are if they depend on the report that counts: of
+    the ``n`` of them that have most, where some have no pair.
     """
     chain = mechanism.chain
     low, high = chain.repeats(lower, upper)
@@ -338,7 +338,7 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
         return None
     low, high = (np.broadcast_to(end, hits.shape) for end in ends)
     trials = np.maximum(reports, 1)[..., None]
-    # Where all answers of a level are looked at together, too, each has half of the false alarms.
+    # Each has half of the false alarms if all answers of a level are looked at together, too.
     whole = mechanism.chain.mixed(0) is not None
     tests = math.log(2 * hits.size * (1 + whole))
     logs = binomial_tail(hits, trials, low, high) / together + tests

@@ -125,7 +125,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Watched:
-    """What was found in a series, and how well the next windows are watched.
+    """The findings of a series, and how well the next windows are watched.
 
     ``judged``: how many windows were. ``drift``, ``spread``: medians of the likely ones, in the
     unit of the values. ``level`` and ``error``: what is expected of the next window, and how far
@@ -255,7 +255,7 @@ class _Finder:
         self.models = models
         self.threshold = threshold
         self.shifts: list[Shift] = []
-        #: Of the upper and the lower side: the sum, and since it was at zero, the windows that are
+        #: The upper and the lower side: the sum, and since it was at zero, the windows that are
         #: there with the models before each.
         self._sums = [0.0, 0.0]
         self._since: list[dict[int, LevelModels]] = [{}, {}]

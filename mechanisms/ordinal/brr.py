@@ -179,8 +179,8 @@ def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]
 def strongest_draw(windows: Windows, micro: int, missing: bool = False) -> FiniteDraw:
     """Return the integer rows of bipartite randomized response within an amount.
 
-    Values with the same window have the same row. What does not divide by the window's size goes
-    to its first candidates, a grain each.
+    Values with the same window have the same row. The remainder of a division by the window's size
+    goes to its first candidates, a grain each.
     """
     points, size = len(windows), len(windows[0])
     bound = exp_micro(micro)[0]

@@ -1,4 +1,4 @@
-"""What reports of an ordinal mechanism say about values that were recorded.
+"""Estimates of recorded values from reports of an ordinal mechanism.
 
 A sum Σ f(x) over the values has an unbiased estimate if and only if f = C g for weights g of the
 outputs: f lies in the column space of the channel. Values with equal rows, such as those near
@@ -74,11 +74,11 @@ def ordinal(
     in increasing order, missing ones not among them, by default 0, 1, 2, ...; ``missing`` says
     whether the last value stands for a missing one.
 
-    Of all weights g with C g = f those are taken whose estimate varies least if all values are
-    alike: they depend on no counts, so that the estimate is unbiased. Levels are averaged with
-    equal weights a report. The variance given the values, Σ (C g² − f²)(x), is a sum over the
-    values too and estimated like one, within its least and largest possible amount; of levels
-    with fewer than 200 reports the largest is taken. Intervals are normal.
+    The weights g with C g = f are taken whose estimate varies least if all values are alike: they
+    depend on no counts, so that the estimate is unbiased. Levels are averaged with equal weights a
+    report. The variance given the values, Σ (C g² − f²)(x), is a sum over the values too and
+    estimated like one, within its least and largest possible amount; of levels with fewer than 200
+    reports the largest is taken. Intervals are normal.
 
     D. G. Horvitz, D. J. Thompson, "A Generalization of Sampling Without Replacement from a Finite
     Universe", JASA 47(260), 1952; C. F. Manski, "Partial Identification of Probability
@@ -160,7 +160,7 @@ def ordinal_items(
     if len(found.groups) == len(labels):
         yield Item("mean", "", least, unit)
     else:
-        # What the mean lies between where reports do not distinguish some values.
+        # Bounds of the mean where reports do not distinguish some values.
         yield Item("mean", "at least", least, unit)
         yield Item("mean", "at most", most, unit)
     for label, each in zip(points, found.cumulative, strict=False):

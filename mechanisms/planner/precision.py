@@ -18,11 +18,11 @@ def precision(
 ) -> Precision:
     """Return how precise the main estimate of a level will be, by default for the worst data.
 
-    Of the share of a category, of yes, of a candidate string or of the devices whose most frequent
-    item it is; of the mean of a number or of a coordinate, ``scale`` being the length of its range;
-    of ordinal values that of the wider of the two bounds of the mean. An error says so where there
-    is no such level, candidate strings are too much alike, or the error of the mechanism is not
-    predicted.
+    Precision of the share of a category, of yes, of a candidate string or of the devices whose most
+    frequent item it is; of the mean of a number or of a coordinate, ``scale`` being the length of
+    its range; of ordinal values that of the wider of the two bounds of the mean. An error says so
+    where there is no such level, candidate strings are too much alike, or the error of the
+    mechanism is not predicted.
 
     >>> from mechanisms.registry import build
     >>> grr = build({"name": "grr", "domain_size": 4}, [1_000_000, 2_000_000], "colour")

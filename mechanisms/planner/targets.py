@@ -10,7 +10,7 @@ from math import inf, sqrt
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 
-#: What can be asked for, and in which words.
+#: Targets that can be asked for, and their words.
 MEASURES = {"error": "standard error", "width": "width of the interval", "floor": "detection floor"}
 #: So many reports are more than anyone collects.
 MAX_REPORTS = 10**15
@@ -18,7 +18,7 @@ MAX_REPORTS = 10**15
 
 @dataclass(frozen=True)
 class Assumed:
-    """What is assumed of the data; what is not given is the worst.
+    """Assumptions about the data; what is not given is the worst.
 
     ``share``, in [0, 1], is that of the category, the answer or the candidate that is asked about;
     ``values``, in [0, 1], picture those of a number or a coordinate; ``candidates`` are the strings
@@ -43,9 +43,9 @@ class Precision:
     """How precise one estimate will be, as a function of the number of reports.
 
     ``what`` is estimated, of ``data``. ``variance`` is n times the variance with n reports, values
-    being in [0, 1], and ``scale`` the length of their range. Where there is a detection floor
-    (``floors``), ``ends`` are, of a share that is a sum over reports, n times its variance at a
-    true share of 0 and of 1.
+    being in [0, 1], and ``scale`` the length of their range. ``ends`` are n times the variance of a
+    share that is a sum over reports, at a true share of 0 and of 1, where there is a detection
+    floor (``floors``).
     """
 
     what: str

@@ -250,9 +250,9 @@ def string_variances(
     """Return n times the variances of the candidates' shares and of the unexplained share.
 
     :func:`estimate_errors` of counts without noise, infinite where the filters cannot tell: the
-    noise of every bit is known, and that of the random cohorts follows from the true shares. What
-    these leave is taken to be spread over strings that share no bits; frequent ones would add to
-    the variances.
+    noise of every bit is known, and that of the random cohorts follows from the true shares. The
+    share that these leave is taken to be spread over strings that share no bits; frequent ones
+    would add to the variances.
     """
     true, cohorts = np.asarray(shares, dtype=np.float64), filters.cohorts
     p, q = pair
@@ -288,7 +288,7 @@ class CandidateEstimate:
 
 @dataclass(frozen=True)
 class StringEstimates:
-    """What the reports of a string metric say of the candidates, in their order.
+    """Estimates of the candidates of a string metric, in their order.
 
     ``unexplained`` is the share of the reports whose string is no candidate. ``display`` are shares
     made non-negative, with the sum that the candidates explain: for charts; no interval belongs to

@@ -91,7 +91,7 @@ class Design:
 
     @property
     def contribution(self) -> Contribution:
-        """What the answers contribute to the share of yes."""
+        """Contributions of the answers to the share of yes."""
         low, high = self.means()
         scores = tuple(float((number - low) / (high - low)) for number in self.numbers)
         no, yes = self._spreads()

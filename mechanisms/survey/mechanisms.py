@@ -70,7 +70,7 @@ class SurveyMechanism(CategoryMechanism):
 
     @cached_property
     def contributions(self) -> tuple[Contribution, ...]:
-        """What an answer contributes to the share of yes, by level."""
+        """Contributions of an answer to the share of yes, by level."""
         return tuple(self.design(level).contribution for level in range(self.levels))
 
     def share(self, counts: ArrayLike) -> Estimate:
@@ -173,8 +173,8 @@ class Simmons(SurveyMechanism):
     -------
     Yes and no are neighbours; with a = p+(1−p)y and b = (1−p)y epsilon is the larger of ln(a/b) and
     ln((1−b)/(1−a)), exact (Theorem 5.2), for an adversary who does not know the respondent's answer
-    to the unrelated question. Of somebody whose answer to it is known, a contrary report reveals
-    the sensitive one. Here there is no such adversary: that answer is drawn at random.
+    to the unrelated question. A contrary report reveals the sensitive answer of somebody whose
+    other one is known. Here there is no such adversary: that answer is drawn at random.
 
     Relaxation
     ----------

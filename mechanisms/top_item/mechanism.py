@@ -43,7 +43,7 @@ class TopItemMechanism(FrequencyOracle):
     @cached_property
     @abstractmethod
     def chain(self) -> SymbolChain:
-        """What is drawn: levels below the item that is selected."""
+        """The chain that is drawn: levels below the item that is selected."""
 
     @abstractmethod
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class TopResponse(TopItemMechanism):
     """Generalized randomized response on one person's most frequent item.
 
-    Of n = ``domain_size`` items in [2, 1024], each counted up to ``clip`` in [1, 65536], ties above
-    it broken at random; ``epsilon`` lies in [1e-6, 40].
+    Takes n = ``domain_size`` items in [2, 1024], each counted up to ``clip`` in [1, 65536], ties
+    above it broken at random; ``epsilon`` lies in [1e-6, 40].
 
     Privacy
     -------

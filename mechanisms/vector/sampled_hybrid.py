@@ -76,7 +76,7 @@ class SampledHybrid(CoordinateSampling):
     metric: str = ""
 
     name = "sampled_hybrid"
-    #: What every sampled coordinate goes through.
+    #: The mechanism that every sampled coordinate goes through.
     number: ClassVar[type[HybridMechanism | PiecewiseMechanism]] = HybridMechanism
 
     @classmethod

@@ -170,7 +170,7 @@ class SampledVector(CoordinateSampling):
         return threshold_estimates(cells, pairs, low, high, quantiles, share, strata)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r."""
+        """The worst values of thresholds have the distribution function 1/2 + (x − 1/2)/r."""
         from mechanisms.estimators.variance import bit_means
         from mechanisms.number.answers import bit_weights
 

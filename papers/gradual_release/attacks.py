@@ -1,8 +1,8 @@
 """Guessing a value from its chain of reports, and how often every guess must fail (section 6).
 
-Of a value that is equally likely to be any of m, no guess from reports that cost ε in total is
-wrong less often than (m − 1)/(e^ε + m − 1). The last report, and the likelihood of the whole
-chain, reach that bound; counting the reports, weighted or not, does worse.
+No guess from reports that cost ε in total, about a value that is equally likely to be any of m, is
+wrong less often than (m − 1)/(e^ε + m − 1). The last report, and the likelihood of the whole chain,
+reach that bound; counting the reports, weighted or not, does worse.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def degradation_error(weak: ArrayLike, strong: ArrayLike) -> float:
     )
     if found.x is None:
         raise ParameterError(f"the linear program of the degradation failed: {found.message}")
-    # What the solver's matrix really misses, made stochastic.
+    # The real shortfall of the solver's matrix, made stochastic.
     step = np.maximum(found.x[:-1].reshape(inner, outer), 0.0)
     step /= step.sum(axis=1, keepdims=True)
     return float(np.abs(given @ step - target).max())

@@ -1,8 +1,8 @@
 """The paper's closed forms in floating point: for tables, experiments and people.
 
-What is drawn, certified and estimated comes from integers; these are the same quantities of the
-ideal mechanisms, in forms that lose nothing from epsilon 1e-12 to 700. Written naively they lose
-to 2e-7 at epsilon 1e-9 and overflow at 710.
+Draws, certificates and estimates come from integers; these are the same quantities of the ideal
+mechanisms, in forms that lose nothing from epsilon 1e-12 to 700. Written naively they lose to 2e-7
+at epsilon 1e-9 and overflow at 710.
 
 References
 ----------

@@ -59,7 +59,7 @@ class MarketEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What sellers of one kind of value offer: a ladder in strides, up to a cap.
+    """The offers of sellers of one kind of value: a ladder in strides, up to a cap.
 
     ``start`` and ``cap`` are the epsilons of the weakest and of the strongest report, at most 40,
     and ``stride`` the difference between neighbours; digits beyond the sixth are dropped, and
@@ -121,7 +121,7 @@ class Catalogue:
     def estimate(self, sales: Sequence[Sale]) -> MarketEstimate:
         """Estimate the share of each value from what one buyer bought of many sellers.
 
-        Of each seller the newest sale: the older ones say nothing more.
+        The newest sale of each seller: the older ones say nothing more.
         """
         ones = np.zeros((self.levels, self.domain_size), dtype=np.int64)
         for sale in sales:
@@ -155,7 +155,7 @@ class Seller:
 
     @property
     def spent(self) -> int:
-        """What all buyers together can infer, in certified micro-epsilon."""
+        """The bound on what all buyers together can infer, in certified micro-epsilon."""
         return max((sale.cost for sale in self._ledger), default=0)
 
     @property

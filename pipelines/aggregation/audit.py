@@ -1,4 +1,4 @@
-"""What pseudonyms cost in a budget period, audited twice: as counted and as seen.
+"""The cost of pseudonyms in a budget period, audited twice: as counted and as seen.
 
 *Accepted* is what the counts contain. *Observed* is what a collector who keeps every payload
 can use: late rows, rows of revoked pseudonyms and contradicting ones included. A chain costs

@@ -4,14 +4,14 @@ A *slice* is a set of cells of which results have rows: all cells, those of each
 attribute, and with two attributes those of each pair of values. With three (two segments and an
 experiment) the arm is not crossed with the segments.
 
-What a slice's counts are follows from the counts of others by addition and subtraction. So
-withholding each slice of few reports is not enough. The rule here: *no combination of published
-slices, with any coefficients, depends on fewer than the plan's minimum of reports*. For a table of
-two attributes it is decided exactly. Take a graph whose vertices are the values whose sums are
+The counts of a slice follow from the counts of others by addition and subtraction. So withholding
+each slice of few reports is not enough. The rule here: *no combination of published slices, with
+any coefficients, depends on fewer than the plan's minimum of reports*. For a table of two
+attributes it is decided exactly. Take a graph whose vertices are the values whose sums are
 published (all other values of an attribute are one vertex together, since the total is published)
-and whose edges are the cells that are withheld, weighted by their reports. What can be computed of
-the withheld cells is the graph's cut space, and the fewest reports that anything depends on is its
-smallest cut.
+and whose edges are the cells that are withheld, weighted by their reports. The graph's cut space
+holds all that can be computed of the withheld cells, and its smallest cut is the fewest reports
+that anything depends on.
 
 References
 ----------
@@ -54,9 +54,10 @@ class Slice(NamedTuple):
     fixed: tuple[tuple[int, int], ...]
 
 
-#: What was withheld is published again after so many windows in a row in which it had enough.
+#: A slice that was withheld is published again after so many windows in a row in which it had
+#: enough.
 STEADY = 4
-#: What is kept may withhold so many slices besides twice those that a window needs by itself.
+#: The memory may withhold so many slices besides twice those that a window needs by itself.
 _MORE = 4
 #: Bytes of the estimates of a window with segments, at most: a topic takes documents of 8 MiB.
 MOST_BYTES = 7 << 20
@@ -79,7 +80,7 @@ def broken_down(
     named = sum(len(json.dumps(item)) for item in items)
 
     def fit(chosen: Sequence[Slice]) -> bool:
-        # Of each arm but the first there are differences as well.
+        # Each arm but the first has differences as well.
         of_arms = max(arms - 1, 0)
         longest = max(len(each.name) for each in found)
         segments = sum(len(each.name) for each in chosen) + of_arms * longest
@@ -219,7 +220,7 @@ def _line(reports: Reports, least: int, first: _Fixed) -> _Fixed:
 def _arms(reports: Reports, least: int, first: _Fixed) -> _Fixed:
     """Return which arms are withheld beside a table of two segments: all or none.
 
-    What is computed from arms and the table depends, in every cell of the table, on the reports of
+    Anything computed from arms and the table depends, in every cell of the table, on the reports of
     all arms but some that it treats alike, so at least on those of the smallest arm.
     """
     of_arm = reports.sum(axis=(0, 1))

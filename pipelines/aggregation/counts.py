@@ -9,7 +9,7 @@ generation that changed it last, by which a database that fell behind finds what
 
 Page, little-endian: a sequence of windows ascending by key, each a header of 62 B (fingerprint,
 metric u16, start i64, revision u64, levels u16, length u32, cell u8, 5 B of zeros) and the matrix,
-i64. Of plans without segments all cells are 0.
+i64. Plans without segments have 0 for all cells.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def page_of(key: WindowKey, period: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What is counted in one window."""
+    """The counts of one window."""
 
     revision: int  #: the generation that changed it last
     counts: Matrix  #: (levels, length) int64; one vector a level, weakest first

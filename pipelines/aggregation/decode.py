@@ -31,10 +31,10 @@ from sotto.wire.reasons import Reason
 
 
 class Arrivals(NamedTuple):
-    """What a stretch of the log holds."""
+    """The contents of a stretch of the log."""
 
-    #: Of one shard, budget period and padded width each; not countable are those that come at the
-    #: wrong time, and are rejects too, but of which the state must know.
+    #: Rows of one shard, budget period and padded width each; rows that come at the wrong time are
+    #: not countable, and are rejects too, but the state must know of them.
     rows: list[Rows]
     rejects: list[Reject]
     reports: int  #: decodable reports, whether rejected for their time or not

@@ -1,8 +1,8 @@
 """Pseudonyms that are forgotten: known by a keyed hash alone, and taken out of a state.
 
-A person may have a pseudonym of his device forgotten. What counted of it is taken back, and nothing
-of it stays but a keyed hash, by which its later reports are rejected: as numbers, without their
-bytes.
+A person may have a pseudonym of his device forgotten. Its counted reports are taken back, and
+nothing of it stays but a keyed hash, by which its later reports are rejected: as numbers, without
+their bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pairs of successive levels of a chain, and whether their payloads are equal.
 
 A chain's weaker report is drawn from the next stronger one, so that the share of equal pairs is
-known whatever was recorded: :mod:`mechanisms.estimators.poisoning` looks at it. Of a chain that
-counts, each countable level is paired with the next weaker one that was seen countably. This is a
+known whatever was recorded: :mod:`mechanisms.estimators.poisoning` looks at it. Each countable
+level of a chain that counts is paired with the next weaker one that was seen countably. This is a
 function of the state alone: payloads are compared by their tags, which are kept of all levels. So
 neither the order of the rows nor how they are cut into calls changes the sums, and nothing of a
 revoked pseudonym is in them. A level that comes between two others parts their pair.

@@ -1,4 +1,4 @@
-"""What one publication of a window is made of: the counts of each slice, level and stratum.
+"""The parts of one publication of a window: the counts of each slice, level and stratum.
 
 *No combination of the figures of one publication, with any coefficients, depends on fewer than the
 plan's minimum of reports of any level.* Figures have enough digits for the counts of each level to

@@ -1,4 +1,4 @@
-"""What has been published of a window, one time after another, and when it is published anew.
+"""Publications of a window, one after another, and when it is published anew.
 
 *No combination of all publications of a window's total, with any coefficients, depends on fewer
 than the plan's minimum of reports of any level.* For one publication

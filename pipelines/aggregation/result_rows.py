@@ -46,7 +46,7 @@ PARTS = frozenset({"bit"})
 #: Kinds of estimates that count names or reports, which are not rounded.
 UNROUNDED = frozenset({"arm_share", "false_names"})
 
-#: What is computed from payloads, and so null in a row that is withheld.
+#: Fields that are computed from payloads, and so null in a row that is withheld.
 _OF_PAYLOADS = (
     "value",
     "standard_error",
@@ -269,7 +269,7 @@ class _Rows:
             length = _length(self.metric, item)
             _round(row, step_of(self.metric.mechanism, by_level, length))
         if item.kind == "mean" and isinstance(value := row["value"], float):
-            # What is shown of a mean can be one, whatever noise and rounding do.
+            # The shown value of a mean can be one, whatever noise and rounding do.
             low, high = _ends(self.metric)
             row["display"] = min(max(value, low), high)
         return row

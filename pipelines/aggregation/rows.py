@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from sotto.errors import FormatError, ParameterError
 
-#: Of a mask of levels: the newest one, counted from one; 0 for none.
+#: The newest level of a mask, counted from one; 0 for none.
 NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
-#: Of a mask of levels: how many they are.
+#: The number of levels of a mask.
 LEVEL_COUNT = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 _MAGIC = b"SOTTOROW"

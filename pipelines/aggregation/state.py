@@ -1,4 +1,4 @@
-"""What is kept of one shard in one budget period: a function of the set of rows seen.
+"""The state of one shard in one budget period: a function of the set of rows seen.
 
 Three tables. *Pseudonyms*: the sum of what is counted of each, and why it is revoked, if it is.
 *Entries*: one a (pseudonym, chain): the metric, event time and cell that the chain is bound to,

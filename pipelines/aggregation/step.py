@@ -8,8 +8,8 @@ The rules, whatever the order of the rows and however they are cut into calls:
   uncountable rows show it.
 * Of a chain the newest countable level counts. A pseudonym whose counted levels cost more than
   the budget of the period is *over budget*.
-* Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
-  until now is taken back and rejected together with its new rows; its later rows are rejected.
+* Either way the pseudonym is revoked for the period: nothing of it counts. Its rows that counted
+until now are taken back and rejected together with its new rows; its later rows are rejected.
   Levels that newer ones had superseded by then are rejected as a number, since nobody kept their
   bytes: so every different countable report of a revoked pseudonym is rejected exactly once.
 * Who is revoked stays so for the period: a budget that a plan registered later raises does not
@@ -20,8 +20,7 @@ time before it comes here: one may be quarantined as future and a later copy cou
 and a later copy be quarantined as late. The report itself is counted once at most.
 
 Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
-device really revealed is in the audit. What is rejected is no less sensitive than what is
-counted.
+device really revealed is in the audit. Rejected reports are no less sensitive than counted ones.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from sotto.wire.reasons import Reason
 
 
 class Tally(NamedTuple):
-    """What became of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
+    """The outcome of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
 
     ``counted`` and ``revoked`` are by how much reports that count and revoked pseudonyms grew in
     number; a report is superseded where a newer level of its chain counts.
@@ -63,10 +62,10 @@ class Tally(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """What a step rejects."""
+    """The rows that a step rejects."""
 
-    #: What was taken back, by padded width, and last the rows of the call. They are joined only
-    #: for whoever asks, since one wide payload makes all of them wide.
+    #: Rows taken back, by padded width, and last the rows of the call. They are joined only for
+    #: whoever asks, since one wide payload makes all of them wide.
     parts: tuple[Rejects, ...]
     superseded: int  #: reports besides these that a newer level had superseded before
 
@@ -80,7 +79,7 @@ class Rejected(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step returns."""
+    """The result of a step."""
 
     state: State
     deltas: Deltas
@@ -89,7 +88,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """Where the rows of a call belong in the state, row by row.
+    """The places of a call's rows in the state, row by row.
 
     ``agrees`` is whether the row is one that the entry can have, ``fresh`` whether it is
     countable and was not so before this call; only equal rows share an ``identity``. ``touched``
@@ -190,7 +189,7 @@ def _place(state: State, rows: Rows) -> _Placed:
     seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
     cell = entry * tags.shape[1] + rows.level
     unseen = np.flatnonzero(bound & (seen[entry] & bit == 0))
-    # Of several payloads for one level one is kept; the others then differ from it.
+    # One of several payloads for one level is kept; the others then differ from it.
     tags.reshape(-1)[cell[unseen]] = tag[unseen]
     agrees = bound & (tags.reshape(-1)[cell] == tag)
     fresh = rows.countable & (countable[entry] & bit == 0)
@@ -214,7 +213,7 @@ def _place(state: State, rows: Rows) -> _Placed:
 
 
 def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.uint8]) -> None:
-    """Set a bit in the mask of each id. Where an id has several, only one is set at a time."""
+    """Set a bit in the mask of each id. An id that has several has one set at a time."""
     while ids.size:
         masks[ids] |= bits
         lost = np.flatnonzero(masks[ids] & bits == 0)
@@ -290,13 +289,13 @@ STEP_BYTES = 1 << 24
 
 
 class Stepped(NamedTuple):
-    """What rows have changed."""
+    """The changes that rows have made."""
 
     state: State  #: the one given, changed
     #: (levels, length) int64 by window, to be added to the counts.
     changes: dict[WindowKey, Matrix]
     rejects: list[Reject]
-    #: What became of the rows; ``reports`` is left at zero, since whoever read them counts them.
+    #: The outcome of the rows; ``reports`` is left at zero, since whoever read them counts them.
     tally: Tally
 
 

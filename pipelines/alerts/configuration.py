@@ -39,7 +39,7 @@ class MetricWatched(_Model):
     """A metric whose figures are watched."""
 
     metric: StrictStr
-    #: Of one plan; of every plan that has the metric if not given.
+    #: The plan; every plan that has the metric if not given.
     plan: StrictStr | None = None
     kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
     #: All if not given.
@@ -66,7 +66,7 @@ def _configured(given: object, info: ValidationInfo) -> dict[str, Notifier]:
 
 
 class Configuration(_Model):
-    """What is watched, how often an alert may be false, and who is told of it."""
+    """Figures to watch, how often an alert may be false, and who is told of it."""
 
     #: Expected number of false alarms of all watched figures together.
     false_alarms_per_year: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0

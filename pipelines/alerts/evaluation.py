@@ -105,7 +105,7 @@ def update(
     figures = {each.series.figure: each.series for each in judgements}
     for alert in kept.alerts:
         series = figures.get(alert.figure)
-        # Of windows that are not looked at any more nothing new is known.
+        # Nothing new is known of windows that are not looked at any more.
         if series is not None and alert.since >= series.first:
             alert.standing = alert.id in standing
     new.sort(key=lambda alert: (alert.window_end, alert.figure))

@@ -27,7 +27,7 @@ FIRST_RETRY, LAST_RETRY, GIVEN_UP = timedelta(seconds=10), timedelta(hours=1), t
 
 
 class Figure(NamedTuple):
-    """What is watched; all versions of a plan together."""
+    """A figure that is watched; all versions of a plan together."""
 
     collector: str
     plan: str
@@ -91,7 +91,7 @@ class Alert(_Model):
     since: AwareDatetime
     window_start: AwareDatetime
     window_end: AwareDatetime
-    #: Of the newest of these windows when the alert was raised.
+    #: The revision of the newest of these windows when the alert was raised.
     revision: int
     direction: Literal["up", "down"]
     expected: float
@@ -116,7 +116,7 @@ class Alert(_Model):
 
     @property
     def figure(self) -> Figure:
-        """What moved."""
+        """The figure that moved."""
         length = self.window_end - self.window_start
         about = (self.collector, self.plan, self.metric, self.segment, self.kind, self.item)
         return Figure(*about, length)
@@ -172,7 +172,7 @@ class Judged(_Model):
 
 
 class Kept(_Model):
-    """What the file has."""
+    """The contents of the file."""
 
     #: 1; another version is another meaning.
     version: Literal[1] = 1

@@ -19,7 +19,7 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Windows of a figure that are looked at, the newest of them.
 MOST_WINDOWS = 400
-#: Of answers that are one of two, the one that is not watched by itself, and the other.
+#: The answer of two that is not watched by itself, and the other one.
 _RESTS = {"false": "true", "no": "yes"}
 
 
@@ -83,7 +83,7 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[Estimate]:
         chosen = Chosen(plan=wanted.plan, metric=wanted.metric, segment=segment, kind=kind)
         for row in reader.estimates(chosen):
             any_kind = True
-            # Of segments, each by itself: together they are the total.
+            # Segments count each by itself: together they are the total.
             told = bool(row.segment) or not wanted.segments
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row

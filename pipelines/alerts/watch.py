@@ -27,7 +27,7 @@ _AGAIN = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Looked:
-    """What a look at the results came to.
+    """The result of a look at the results.
 
     ``new``: alerts that were not known; ``kept``: all, oldest first; ``undelivered``: how many
     messages are tried again.
@@ -72,7 +72,7 @@ class AlertWatch:
         self._clock = clock
         self._warn = warn
         self._revision: str | None = None
-        #: What the last look came to, if there was one.
+        #: The result of the last look, if there was one.
         self.last: Looked | None = None
 
     def judgements(self) -> list[Judgement]:
@@ -135,7 +135,7 @@ class AlertWatch:
 
         Also once an hour, so that the file says that somebody looks.
 
-        What goes wrong is warned of once, and tried again.
+        A failure is warned of once, and tried again.
         """
         problem, again = "", self._clock()
         while not stopped.is_set():

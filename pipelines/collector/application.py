@@ -39,7 +39,7 @@ HEADERS = frozenset(
 #: failed, it does not know the plan.
 _BUSY, _FAILED, _UNKNOWN = 5, 60, 3600
 _WHO = "anybody"
-#: What a message holds at least of the room for those that wait.
+#: Bytes that a message holds at least of the room for those that wait.
 _MESSAGE_BYTES = 1024
 
 _logger = logging.getLogger(__name__)

@@ -134,7 +134,7 @@ class GroupCommit:
                     request.done.set_result(None)
                 else:
                     request.done.set_exception(PublishError(failure))
-        # Where it is written may be full as well.
+        # The disk of the note may be full as well.
         with suppress(OSError):
             if failure is None and before is not None:
                 self._warn("messages are taken again")

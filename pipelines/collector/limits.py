@@ -18,7 +18,7 @@ class OverloadError(SottoError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the collector takes at most.
+    """The most that the collector takes.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class TokenBucket:
 class Room:
     """The bytes that all requests may hold together.
 
-    Where it is full, the largest of the bodies that are still arriving gives way to a request that
+    The largest of the bodies that are still arriving gives way, when it is full, to a request that
     holds less: slow senders of large bodies lock nobody out.
 
     Examples
@@ -122,7 +122,7 @@ class Room:
 
 
 class Share:
-    """What one request holds; given back when its block ends."""
+    """The share of one request; given back when its block ends."""
 
     def __init__(self, room: Room) -> None:
         self._room = room

@@ -1,4 +1,4 @@
-"""Where the collector writes messages: the embedded log, or a Kafka topic.
+"""Stores to which the collector writes messages: the embedded log, or a Kafka topic.
 
 A store has one method, ``write``, which returns once all the messages that it is given are
 durable, and raises PublishError otherwise: then some may be there and others not, and the devices
@@ -25,7 +25,7 @@ from sotto.log.writer import LogWriter
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: Of the log: where a collector of that name writes.
+#: The log's partition to which a collector of that name writes.
 PARTITION = "collector"
 #: Messages for one Kafka partition go together up to this.
 _BATCH_BYTES = 256 << 10
@@ -120,7 +120,7 @@ class LogStore:
                 self._writer.append(message, append_time)
             self._writer.sync()
         except PublishError:
-            # What was written of them stays; the devices send all of them again.
+            # Messages of them that were written stay; the devices send all of them again.
             if not self._writer.usable:
                 self._anew = True
                 self.close()

@@ -1,1 +1,1 @@
-"""What the collector's interface and the pages of results have in common."""
+"""The common part of the collector's interface and the pages of results."""

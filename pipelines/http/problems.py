@@ -1,4 +1,4 @@
-"""What a server answers and notes where something is wrong."""
+"""Answers and notes of a server when something is wrong."""
 
 from __future__ import annotations
 

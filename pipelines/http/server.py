@@ -104,7 +104,7 @@ def serve(
         )
     listening = _bind(host, port)
     for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
-        # What they say of a request may hold parts of it.
+        # Their lines about a request may hold parts of it.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises what has ended it once more, when all is answered.

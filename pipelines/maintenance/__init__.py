@@ -1,1 +1,1 @@
-"""What an operator does with a state directory beside runs: retain, forget, back up, restore."""
+"""An operator's work on a state directory beside runs: retain, forget, back up, restore."""

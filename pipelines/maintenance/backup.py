@@ -2,8 +2,8 @@
 
 Files of a state never change once they are committed, and the manifest names all of them. So a
 backup holds the directory only as long as it takes to link them; a run that removes one meanwhile
-leaves the link. What is copied is what was committed then: not the run under way, which is done
-again, and nothing that is made again: results, notes of what is published.
+leaves the link. The copy is of what was committed then: not the run under way, which is done again,
+and nothing that is made again: results, notes of what is published.
 
 The file is a tar archive; its first member, ``BACKUP.json``, has the size and the SHA-256 of all
 others. It is whole once it has its name, and is read back before that.
@@ -42,7 +42,7 @@ _UNFINISHED = ".restore.partial"
 
 
 class BackedUp(NamedTuple):
-    """What a backup has."""
+    """The contents of a backup."""
 
     state: str  #: random name of the state directory
     generation: int  #: the one that was committed

@@ -37,7 +37,7 @@ from sotto.wire.format import pseudonym_of
 
 @dataclass(frozen=True)
 class Held:
-    """What a state directory has of a pseudonym."""
+    """A state directory's records of a pseudonym."""
 
     ledgers: tuple[PseudonymLedger, ...]  #: in open budget periods
     quarantined: int  #: messages in quarantine
@@ -50,7 +50,7 @@ def check_pseudonyms(pseudonyms: Sequence[str]) -> tuple[str, ...]:
         raise ParameterError("give a pseudonym at least")
     for at, each in enumerate(pseudonyms, start=1):
         if len(each) != 32 or set(each.lower()) - set("0123456789abcdef"):
-            # What was given may be anything: it is not repeated.
+            # The given text may be anything: it is not repeated.
             raise ParameterError(f"pseudonym {at} is not written as 32 hexadecimal digits")
     return tuple(sorted({each.lower() for each in pseudonyms}))
 
@@ -92,8 +92,8 @@ def forget(
 
     ``database``, ``publish``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
     wait for a run that holds the directory. ``clock``: returns the current time, ms, since what is
-    counted may be far behind the device of a pseudonym. What has been forgotten already is left as
-    it is.
+    counted may be far behind the device of a pseudonym. A pseudonym that has been forgotten already
+    is left as it is.
 
     Raises ParameterError if one is no pseudonym, AggregationError if it cannot go on; the last
     commit is then intact.

@@ -1,8 +1,8 @@
 """Remove what is kept for no more use: old segments of the log, quarantine after its retention.
 
 States of closed budget periods, and quarantine whose retention is over by the log's clock, are
-removed by every run. What is left to remove beside runs is the embedded log, and quarantine where
-no report has come for long, so that the log's clock stands still.
+removed by every run. The embedded log is left to remove beside runs, and quarantine where no report
+has come for long, so that the log's clock stands still.
 
 A segment is removed if all of it is counted, a later one follows, and what follows was appended
 more than a time ago, by the log's clock: a state directory that is restored from an older copy
@@ -33,7 +33,7 @@ from sotto.plan.registry import Registry
 
 @dataclass(frozen=True)
 class Removable:
-    """What is kept for no more use."""
+    """Files that are kept for no more use."""
 
     segments: tuple[Path, ...] = ()  #: of the log, those of a partition oldest first
     size: int = 0  #: bytes of them

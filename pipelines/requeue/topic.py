@@ -1,8 +1,8 @@
 """Requeue for a streaming job: from its topic of quarantine to the one by which it takes back.
 
-Both topics are read whole. What the second has already, by job and key, is not sent again: killed
-in the middle, or done twice, nothing is given back twice, unless two do it at the same time; then
-the job finds duplicates.
+Both topics are read whole. Entries that the second has already, by job and key, are not sent again:
+killed in the middle, or done twice, nothing is given back twice, unless two do it at the same time;
+then the job finds duplicates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sotto.wire.reasons import Reason
 
 @dataclass
 class Found:
-    """What a topic of quarantine holds for some reasons, by reason and plan, in reports."""
+    """Contents of a topic of quarantine for some reasons, by reason and plan, in reports."""
 
     #: ``waiting`` and ``done``: by reason and fingerprint, in hexadecimal: what has not been given
     #: back, and what has.

@@ -117,7 +117,7 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """What a job graph calls it."""
+        """The source's name in a job graph."""
 
     @property
     def requeued(self) -> bool:
@@ -135,7 +135,7 @@ class BoundedSource(Source, Protocol):
 
     @property
     def unit(self) -> str:
-        """What positions count: ``bytes`` or ``messages``."""
+        """The unit of positions: ``bytes`` or ``messages``."""
 
     def open(self, registry: Registry | None) -> None:
         """Check that the source exists and can be used for reports of these plans.

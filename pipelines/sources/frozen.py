@@ -1,4 +1,4 @@
-"""What aggregation runs take of a source: frozen ends, merged by append time, cut to size.
+"""The part of a source that aggregation runs take: frozen ends, merged by append time, cut to size.
 
 The ends of all partitions are frozen once. Runs then take records in the order of append times
 over all partitions, so that the committed clock, at which state expires, never runs ahead of a
@@ -29,7 +29,7 @@ from sotto.wire.format import GROUP, HEADER, ROW
 ITEM_BYTES = BLOCK_BYTES
 
 _SMALLEST_ROW = ROW.size + 1
-#: Where a message says how many groups it has, u16.
+#: The place at which a message says how many groups it has, u16.
 _GROUPS_AT = 6
 
 
@@ -62,7 +62,8 @@ class _Frozen:
         self.latest = clock
         self._trusted = trusted
         self._future: set[int] = set()
-        # Where a partition without an entry in the manifest began, if not at 0, is written down.
+        # The beginning of a partition without an entry in the manifest is written down, if it is
+        # not 0.
         self._unwritten = start is None and self.taken > 0
 
     @property
@@ -85,7 +86,7 @@ class _Frozen:
         blocks = self._reader.blocks(self._looked, self._end, self.latest, self._trusted)
         for block in blocks:
             damaged = damaged or bool(block.corrupt)
-            # What follows the last record is seen again.
+            # Bytes behind the last record are seen again.
             self._future.update(each.position for each in block.corrupt if each.future)
             damage += sum(len(stretch.body) for stretch in block.corrupt)
             if len(block.append):

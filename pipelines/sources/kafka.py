@@ -210,7 +210,7 @@ class KafkaTopics:
 
     ``topics``: at least one; several if they are epochs of one name whose older ones still get
     messages. ``accept_loss``: whether to go on where the broker has deleted records that were never
-    read. What is missing is quarantined as one entry without bytes.
+    read. Missing records are quarantined as one entry without bytes.
     """
 
     unit = "messages"

@@ -1,8 +1,9 @@
 """Reading Kafka topics: one connection a process, records as packed pieces.
 
 kafka-python returns records one by one, which costs more than all that is done with them
-afterwards. What an aggregation run reads while it plans is therefore kept until its job has read
-it, within bounds; a job in another process, or after a crash, reads the same range again.
+afterwards. Records that an aggregation run reads while it plans are therefore kept until its job
+has read them, within bounds; a job in another process, or after a crash, reads the same range
+again.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ class Reader:
         try:
             records = consumer.poll(wait).get(wanted, [])
         except (struct.error, ValueError):
-            # Where a batch ends is not known.
+            # The end of the batch is not known.
             raise CorruptRecordError from None
         reached = consumer.position(wanted)
         return _packed(records, start, reached) if reached is not None and reached > start else None
@@ -373,7 +374,7 @@ def map_kafka_errors(broker: Broker) -> Iterator[None]:
     try:
         yield
     except CorruptRecordError:
-        # What kafka-python says of it may hold bytes of messages.
+        # The text of kafka-python's error may hold bytes of messages.
         raise BrokerError(
             "the broker gives a damaged batch of records: let it restore the partition from "
             "another replica, or delete the records up to it and go on with --accept-loss"

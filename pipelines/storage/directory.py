@@ -25,15 +25,16 @@
 A job may run on other machines, outlive its driver, and run the same part twice at the same time.
 So no two writers ever have a name in common: each attempt of a driver has a folder, in it each
 writer a random name, and only what the job's own summary lists is moved out, by the driver that
-holds the lock. What the job of a killed driver goes on writing is read by nobody, and removed.
+holds the lock. Files that the job of a killed driver goes on writing are read by nobody, and
+removed.
 
-What workers write and read (states, logs, counts, quarantine, attempts) may lie elsewhere, in a
-folder or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the random
-name of the state directory. Manifest, intent and lock stay in a local folder of the driver's, whose
-rename, fsync and flock are what a commit stands on; a lease on an object store would promise less.
-The two belong together: a state directory that is restored from a copy is refused where there are
-files of generations that it does not know. That no copy is used beside the original is the
-operator's duty.
+Files that workers write and read (states, logs, counts, quarantine, attempts) may lie elsewhere, in
+a folder or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the
+random name of the state directory. Manifest, intent and lock stay in a local folder of the
+driver's, whose rename, fsync and flock are what a commit stands on; a lease on an object store
+would promise less. The two belong together: a state directory that is restored from a copy is
+refused where there are files of generations that it does not know. That no copy is used beside the
+original is the operator's duty.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from sotto.errors import AggregationError
 from sotto.files import open_file, try_lock
 from sotto.log.writer import now_ms
 
-#: Where a backup has links to what it copies, while it does.
+#: The folder of a backup's links to what it copies, while it does.
 BACKUP_LINKS = "backup"
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
@@ -191,7 +192,7 @@ class NoManifestError(AggregationError):
 
 
 class StateDirectory:
-    """Where aggregation runs keep their state."""
+    """The directory in which aggregation runs keep their state."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

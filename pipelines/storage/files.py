@@ -1,7 +1,7 @@
 """Files that outlive a crash: named only when whole, checked when read, synced before use.
 
-Everything that a run leaves on a disk passes through here. What the driver writes lies in a folder
-and is renamed to its name once it is whole and durable (:func:`replace`). What workers write lies
+Everything that a run leaves on a disk passes through here. Files of the driver lie in a folder and
+are renamed to their names once they are whole and durable (:func:`replace`). Files of workers lie
 in a folder or on another of Beam's file systems: :func:`create` makes it under a name that nobody
 else uses, and the driver moves what counts to its place. A binary file carries its kind, a version
 and the CRC-32 of its body; a JSON document carries the SHA-256 of its content. So damage is an
@@ -172,8 +172,8 @@ def find_note(kind: type[T], path: Path, known: int) -> T | None:
 def leave_note(note: DataclassInstance, path: Path, format: int) -> None:
     """Store a dataclass on which nothing depends, if the disk takes it.
 
-    Where there is no room for another file, the one that is there is overwritten: a crash in
-    between damages it, which is as good as none.
+    A full disk has the file that is there overwritten: a crash in between damages it, which is as
+    good as none.
     """
     content = dump_document({"format": format, **asdict(note)})
     try:

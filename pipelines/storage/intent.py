@@ -1,4 +1,4 @@
-"""What a commit takes: ranges of the log, messages of quarantine, or pseudonyms to forget.
+"""The input of a commit: ranges of the log, messages of quarantine, or pseudonyms to forget.
 
 The intent is made durable before a job begins, so that a restart after a crash takes exactly the
 same again, however far the log has grown since.
@@ -34,7 +34,7 @@ class LastRecord(NamedTuple):
 
 
 class Requeue(NamedTuple):
-    """What is taken again from one quarantine file."""
+    """Entries that are taken again from one quarantine file."""
 
     generation: int  #: the one that rejected it
     reason: str  #: for which, as people read it
@@ -74,7 +74,7 @@ class Intent:
 
     @property
     def ends(self) -> dict[str, int]:
-        """Where the ranges leave each partition."""
+        """Positions at which the ranges leave each partition."""
         return {item.partition: item.end for item in self.items}
 
     def to_json(self) -> bytes:

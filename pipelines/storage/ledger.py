@@ -27,7 +27,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class PseudonymLedger:
-    """What an aggregator has of one pseudonym in one budget period."""
+    """An aggregator's account of one pseudonym in one budget period."""
 
     pseudonym: str  #: hexadecimal
     #: Milliseconds.

@@ -1,7 +1,7 @@
-"""What is committed: the manifest, the only root of a state directory, and how it advances.
+"""The committed state: the manifest, the only root of a state directory, and how it advances.
 
-What the manifest does not name does not count. It is a frozen value; :func:`advance` is all that
-a commit decides: which states are dropped because their time is over, and which quarantine.
+Files that the manifest does not name do not count. It is a frozen value; :func:`advance` is all
+that a commit decides: which states are dropped because their time is over, and which quarantine.
 
 It is a JSON file and no transaction of SQLite, since workers write files on any file system that
 all of them reach: placing, syncing, removing and locking these would remain. Readers need no write
@@ -63,7 +63,7 @@ class Quarantined(NamedTuple):
 
 
 class PublishedPage(NamedTuple):
-    """What is published of the windows of a page."""
+    """The publications of the windows of a page."""
 
     generation: int  #: the one that wrote it
     due: int | None  #: when the next of the windows is complete, ms; None if all are
@@ -238,8 +238,8 @@ def advance(
     Periods whose horizon the clock has passed are closed: their states are dropped, their
     audits kept. Quarantine files older than the retention are dropped, their numbers kept.
     Time here is the log's: append times, never the wall clock; but for quarantine ``now``, ms, if
-    that is given and later. What is requeued stays in quarantine, noted as taken. What is forgotten
-    leaves a tombstone.
+    that is given and later. Requeued entries stay in quarantine, noted as taken. A forgotten
+    pseudonym leaves a tombstone.
     """
     generation, clock = intent.generation, intent.clock
     states = {**manifest.states, **output.states}

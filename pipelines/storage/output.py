@@ -1,4 +1,4 @@
-"""What a job has written and counted: partial results that add up.
+"""Files and counts of a job: partial results that add up.
 
 Every bundle of a job reports what it did as one :class:`JobOutput`; their sum is all that comes
 back from a job to its driver.
@@ -24,7 +24,7 @@ class StoredFile(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What keeps a part of a budget period's state."""
+    """A file that keeps a part of a budget period's state."""
 
     totals: Totals  #: its audit
     snapshot: StoredFile | None  #: None where all is in the logs
@@ -49,7 +49,7 @@ class StoredState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a job, or a part of one, has written."""
+    """The output of a job, or of a part of one."""
 
     #: (period, part) to what keeps the state written for it.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The plans of a state directory, so that nobody has to give them again.
 
-Of every plan that a run or a requeue was given, the directory keeps the last document and the
+The directory keeps the last document of every plan that a run or a requeue was given, and the
 candidates of its string metrics. A plan's fingerprint leaves out its owner, dates, texts and
 ``minimum_reports``; so every file here has a digest over all that it holds, as the manifest has.
 """
@@ -57,9 +57,9 @@ class StoredPlans:
     ) -> tuple[Registry, Candidates]:
         """Return the plans that are given and those that are kept, and the candidates of all.
 
-        What is given takes the place of what is kept: a plan that of the same fingerprint,
-        candidates those of the same metric. A plan that is given without candidates, as a
-        compiled one always is, keeps those that it has.
+        Given plans take the place of kept ones: a plan that of the same fingerprint, candidates
+        those of the same metric. A plan that is given without candidates, as a compiled one always
+        is, keeps those that it has.
 
         Raises PlanError if a version has another fingerprint than before, or the plans are not of
         one collector; AggregationError if there is no plan at all, or a file is damaged.

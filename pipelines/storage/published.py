@@ -1,4 +1,4 @@
-"""What is published of the windows of a page of counts, and how a generation renews it."""
+"""Publications of the windows of a page of counts, and how a generation renews them."""
 
 from __future__ import annotations
 

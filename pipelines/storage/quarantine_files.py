@@ -66,7 +66,7 @@ def _rejects(state: StateFiles, entry: Quarantined) -> Iterator[tuple[Reject, st
 
 @dataclass(frozen=True)
 class QuarantineFiles:
-    """What a requeue takes, as a job reads it: every quarantine file is a range."""
+    """Entries that a requeue takes, as a job reads them: every quarantine file is a range."""
 
     files: StateFiles  #: where the state has them
     requeue: tuple[Requeue, ...]

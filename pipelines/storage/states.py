@@ -7,8 +7,8 @@ a row is written again only as often as sizes double. Once the logs together are
 as the snapshot, a new snapshot takes the place of all of them. So what is ever written is in
 proportion to what came.
 
-Who was revoked by the budget of his time stays so, although a later plan raises it: a log has the
-budget under which its rows were taken, and they are stepped under that again.
+A pseudonym that was revoked by the budget of its time stays so, although a later plan raises it: a
+log has the budget under which its rows were taken, and they are stepped under that again.
 
 Log, little-endian: i64 budget, u32 number of plans, u32 number of blocks; the plans' fingerprints;
 the blocks' lengths, u64; the blocks (:mod:`pipelines.aggregation.rows`).
@@ -49,7 +49,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Taken(NamedTuple):
-    """What a state has taken, and the file that is to keep it."""
+    """Rows that a state has taken, and the file that is to keep them."""
 
     stepped: Stepped
     stored: StoredState  #: what then keeps the state
@@ -104,7 +104,7 @@ class StoredStates:
     ) -> Taken | None:
         """Take pseudonyms out of a state, as the generation ``made``; None if it has none of them.
 
-        What is kept then is a snapshot alone: no log of rows has them any more.
+        A snapshot alone is kept then: no log of rows has them any more.
         """
         stepped = forget(self.read(period, part, stored), pseudonyms, append)
         if stepped is None:

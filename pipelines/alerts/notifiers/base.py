@@ -43,8 +43,8 @@ class Notifier(BaseModel, ABC):
     def send(self, alert: Alert, now: datetime) -> None:
         """Send an alert, within seconds.
 
-        What fails is sent again later, under the same ``alert.id``; what returns is not. A crash
-        just after this returned sends it once more.
+        An alert that fails is sent again later, under the same ``alert.id``; what returns is not. A
+        crash just after this returned sends it once more.
 
         Raises
         ------
