@@ -26,7 +26,8 @@ from sotto.plan.document import (
     StringFile,
     read_plan,
 )
-from sotto.plan.metric import WORDS, Parameter
+from sotto.plan.fields import in_json
+from sotto.plan.metric import Parameter
 from sotto.plan.segments import Experiment, attributes_of, cells
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -115,23 +116,15 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
 def _metric_document(
     name: str, metric: MetricFile, spec: dict[str, Parameter], panel: int
 ) -> dict[str, object]:
+    said = {key: value for key, value in metric.details.items() if value is not None}
     return {
+        **{key: in_json(value) for key, value in said.items() if key != "panel"},
         "name": name,
-        "type": metric.type,
-        "mechanism": {key: _listed(value) for key, value in spec.items()},
-        "missing": metric.missing,
-        "window": metric.window,
+        "mechanism": {key: in_json(value) for key, value in spec.items()},
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
         "ladder": [level.model_dump() for level in _ladder(metric)],
         **({"panel": panel} if panel > 1 else {}),
-        **{name: said for name in WORDS if (said := getattr(metric, name)) is not None},
-        **{key: _listed(value) for key, value in metric.details.items() if value is not None},
     }
-
-
-def _listed(value: object) -> object:
-    """Return a value as JSON has it, where tuples are lists."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:

@@ -41,7 +41,8 @@ from sotto.plan.checks import (
     words_problems,
 )
 from sotto.plan.durations import duration_text
-from sotto.plan.metric import CompiledMetric, Fields, Level
+from sotto.plan.fields import Fields, in_json, on_wire, written
+from sotto.plan.metric import CompiledMetric, Level
 from sotto.plan.segments import Attribute, Experiment, attributes_of, cells
 from sotto.plan.segments import problems as segment_problems
 
@@ -49,35 +50,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from sotto.plan.fields import Wire
+
 #: Of compiled plans.
 FORMAT = 2
 #: Of how many reports an estimate is at least, by default.
 MINIMUM_REPORTS = 20
 #: For how long before its end a plan is warned of (ms).
 ENDS_SOON = 90 * 86_400_000
-#: Keys of a compiled plan that are left out where they have their defaults.
-DEFAULTS: Mapping[str, Any] = {
-    "authentication": "none",
-    "minimum_reports": MINIMUM_REPORTS,
-    "description": None,
-    "purpose": None,
-}
-#: Fields of a compiled plan that are in its document as they are.
-_PLAIN: Mapping[str, type] = {
-    **dict.fromkeys(("collector", "plan", "owner"), str),
-    **dict.fromkeys(("version", "expires", "period", "resolution"), int),
-    **dict.fromkeys(("grace", "retention", "shards"), int),
-}
-#: What the fingerprint covers: all that decides which bytes a device sends, and how they are
-#: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
-_ON_THE_WIRE = frozenset(
-    {"collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"}
-    | {"authentication", "segments", "experiment"}
-)
-_METRIC_ON_THE_WIRE = frozenset(
-    {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
-    | {"domain", "outside", "range", "group"}
-)
 #: Prefix of the bytes whose hash is the fingerprint.
 _FINGERPRINT = b"sotto.fingerprint\0"
 
@@ -94,24 +74,24 @@ class Ceilings:
 class CompiledPlan:
     """A plan as both sides use it; see the module. Build it with :meth:`from_json`."""
 
-    collector: str
-    plan: str
-    version: int
+    collector: Wire[str]
+    plan: Wire[str]
+    version: Wire[int]
     owner: str
     #: Milliseconds since the epoch from which on nothing is recorded or newly released.
     expires: int
     #: Durations, in milliseconds.
-    period: int
-    resolution: int
-    grace: int
+    period: Wire[int]
+    resolution: Wire[int]
+    grace: Wire[int]
     retention: int
-    shards: int
-    ceilings: Ceilings
+    shards: Wire[int]
+    ceilings: Wire[Ceilings]
     metrics: tuple[CompiledMetric, ...]
     #: An estimate of fewer reports is withheld. Devices do not use it.
     minimum_reports: int = MINIMUM_REPORTS
     #: ``required`` if messages are signed, else ``none``.
-    authentication: str = "none"
+    authentication: Wire[str] = "none"
     #: What is collected and what for, in words.
     description: str | None = None
     purpose: str | None = None
@@ -119,8 +99,8 @@ class CompiledPlan:
     groups: tuple[tuple[str, str], ...] = ()
     #: Public attributes by which results are broken down, and their values, without the last ones
     #: that are implied.
-    segments: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    experiment: Experiment | None = None
+    segments: Wire[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    experiment: Wire[Experiment | None] = None
 
     @classmethod
     def from_json(cls, data: bytes, name: str = "the plan") -> CompiledPlan:
@@ -154,21 +134,17 @@ class CompiledPlan:
                 f"the compiled plan has format {found}; this version reads {FORMAT}: compile its "
                 "text again, with sotto plan compile"
             )
-        ceilings = Fields(fields.take("ceilings", dict), "ceilings")
-        plain: dict[str, Any] = {name: fields.take(name, kind) for name, kind in _PLAIN.items()}
-        plain |= {
-            name: fields.take(name, str if default is None else type(default), default)
-            for name, default in DEFAULTS.items()
-        }
+        lateness = fields.take("period", int) + fields.take("grace", int)
         groups = Fields(fields.take("groups", dict, {}), "groups")
-        return cls(
-            **plain,
-            ceilings=Ceilings(ceilings.take("period", int), ceilings.take("lifetime", int)),
+        arms = fields.take("experiment", dict, None)
+        return fields.record(
+            cls,
+            ceilings=Fields(fields.take("ceilings", dict), "ceilings").record(Ceilings),
             groups=tuple((name, groups.take(name, str)) for name in groups.names()),
             segments=tuple(map(_segment, fields.take("segments", list, []))),
-            experiment=_experiment(fields.take("experiment", dict, None)),
+            experiment=None if arms is None else Fields(arms, "experiment").record(Experiment),
             metrics=tuple(
-                CompiledMetric.of_document(item, index, plain["period"] + plain["grace"])
+                CompiledMetric.of_document(item, index, lateness)
                 for index, item in enumerate(fields.take("metrics", list))
             ),
         )
@@ -176,33 +152,18 @@ class CompiledPlan:
     def document(self) -> dict[str, Any]:
         """Return the plan as a JSON document (``docs/formats.md``)."""
         return {
+            **written(self, "metrics", "groups", "segments"),
             "format": FORMAT,
-            **{name: getattr(self, name) for name in _PLAIN},
-            "ceilings": {"period": self.ceilings.period, "lifetime": self.ceilings.lifetime},
             "metrics": [metric.document() for metric in self.metrics],
-            **{
-                name: getattr(self, name)
-                for name, default in DEFAULTS.items()
-                if getattr(self, name) != default
-            },
             **({"groups": dict(self.groups)} if self.groups else {}),
             **self.attributes_document(),
         }
 
     def attributes_document(self) -> dict[str, Any]:
         """Return segments and experiment as a JSON document has them; nothing where none are."""
-        found: dict[str, Any] = {}
-        if self.segments:
-            found["segments"] = [
-                {"name": name, "values": list(values)} for name, values in self.segments
-            ]
-        if (experiment := self.experiment) is not None:
-            found["experiment"] = {
-                "name": experiment.name,
-                "arms": list(experiment.arms),
-                "share": experiment.share,
-            }
-        return found
+        segments = [{"name": name, "values": list(values)} for name, values in self.segments]
+        found = {"segments": segments, "experiment": in_json(self.experiment)}
+        return {name: value for name, value in found.items() if value}
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
@@ -364,19 +325,17 @@ def _segment(document: object) -> tuple[str, tuple[str, ...]]:
     return name, Fields(document, f"segment {name!r}").items("values", (str,)) or ()
 
 
-def _experiment(document: dict[str, object] | None) -> Experiment | None:
-    if document is None:
-        return None
-    fields = Fields(document, "experiment")
-    arms = fields.items("arms", (str,)) or ()
-    return Experiment(fields.take("name", str), arms, fields.take("share", int))
+#: What the fingerprint covers: all that decides which bytes a device sends, and how they are
+#: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
+_PLAN_WIRE = on_wire(CompiledPlan)
+_METRIC_WIRE = on_wire(CompiledMetric, parameters="mechanism") | {"repeat"}
 
 
 def fingerprint_of(document: Mapping[str, Any]) -> bytes:
     """Return the fingerprint that a compiled plan's document has, if it is one."""
-    covered: dict[str, object] = {key: document[key] for key in document if key in _ON_THE_WIRE}
+    covered: dict[str, object] = {key: document[key] for key in document if key in _PLAN_WIRE}
     covered["metrics"] = [
-        {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
+        {key: value for key, value in metric.items() if key in _METRIC_WIRE}
         for metric in document["metrics"]
     ]
     return sha256(_FINGERPRINT + canonical(covered))

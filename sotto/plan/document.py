@@ -24,10 +24,11 @@ from pydantic import (
     model_validator,
 )
 
+from mechanisms.frozen import names_of
 from mechanisms.registry import mechanisms_for
 from sotto.errors import PlanError, did_you_mean
 from sotto.plan.compiled import MINIMUM_REPORTS
-from sotto.plan.metric import TYPES, Parameter
+from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 from sotto.plan.scalars import Day, Duration, Micro, Number, Panel, Text, Words, shown
 
 #: Problems shown of one plan.
@@ -156,9 +157,8 @@ def _parameter(name: str, key: object, value: object) -> Parameter:
 class MetricFile(_Model):
     """What a metric of any type says."""
 
-    #: What of it are parameters of its mechanism, and what the compiled plan has of its type alone.
+    #: Those of its fields that are parameters of its mechanism.
     _parameters: ClassVar[tuple[str, ...]] = ("missing",)
-    _details: ClassVar[tuple[str, ...]] = ()
 
     type: str
     window: Duration
@@ -191,8 +191,9 @@ class MetricFile(_Model):
 
     @property
     def details(self) -> dict[str, object]:
-        """What the compiled plan has of metrics of this type alone; None for an absent key."""
-        return {name: getattr(self, name) for name in self._details}
+        """Those of its fields that the compiled plan has, too; None for an absent one."""
+        shared = set(names_of(CompiledMetric))
+        return {name: each for name, each in self if name in shared}
 
 
 class BooleanFile(MetricFile):
@@ -208,7 +209,6 @@ class BooleanFile(MetricFile):
 class SurveyFile(BooleanFile):
     """A question that is answered with yes or no."""
 
-    _details = ("question",)
     type: Literal["survey"]  # type: ignore[assignment]
     question: Text
 
@@ -216,7 +216,6 @@ class SurveyFile(BooleanFile):
 class CategoryFile(MetricFile):
     """One of a list of values."""
 
-    _details = ("domain", "outside")
     type: Literal["category"]
     domain: tuple[Text, ...]
     outside: Text
@@ -238,7 +237,6 @@ class StringFile(MetricFile):
     """Text that need not be known in advance."""
 
     _parameters = ("bits", "hashes", "cohorts")
-    _details = ("false_discovery_rate",)
     type: Literal["string"]
     bits: StrictInt = 128
     hashes: StrictInt = 2
@@ -250,7 +248,6 @@ class StringFile(MetricFile):
 class NumberFile(MetricFile):
     """A number in a range."""
 
-    _details = ("range", "outside", "unit")
     type: Literal["number"]
     range: tuple[Number, Number]
     unit: StrictStr | None = None
@@ -307,7 +304,7 @@ class OrdinalFile(MetricFile):
             middle = values[(len(values) - 1) // 2] if values else None
             outside = "missing" if self.missing else middle
         place = {"range": self.range, "domain": self.values}
-        return {**place, "outside": self.outside or outside, "unit": self.unit}
+        return {**super().details, **place, "outside": self.outside or outside}
 
 
 class ExperimentFile(_Model):

@@ -13,15 +13,15 @@ from functools import cached_property
 
 from mechanisms.frozen import frozen, replace
 from sotto.errors import PlanError, ValueTypeError, type_of, unboxed
+from sotto.plan.fields import LARGEST, Fields, in_json, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias, TypeVar, cast
+    from typing import Any, TypeAlias, cast
 
     from mechanisms.base import Mechanism
     from mechanisms.items import Context
-
-    T = TypeVar("T")
+    from sotto.plan.fields import Wire
 else:
 
     def cast(kind, value):
@@ -57,9 +57,8 @@ _REMEDIES = {
     "_name_": "its value",
     "__iter__": "single values, one by one",
 }
-#: Far beyond every range that is checked later, and still a float.
-_LARGEST = 10**100
-_REQUIRED: Any = object()
+#: Fields that a metric's document has in another form, or that follow from the plan.
+_APART = ("index", "parameters", "kind", "limit", "horizon")
 
 
 @frozen
@@ -76,24 +75,24 @@ class CompiledMetric:
 
     #: Its number in the plan, as on the wire.
     index: int
-    name: str
+    name: Wire[str]
     #: One of :data:`TYPES`.
-    type: str
+    type: Wire[str]
     #: The mechanism's name and parameters, sorted; see :attr:`spec`.
-    parameters: tuple[tuple[str, Parameter], ...]
+    parameters: Wire[tuple[tuple[str, Parameter], ...]]
     #: The values of a category, of an ordinal metric without a range, or a top item's items.
-    domain: tuple[str, ...] | None
+    domain: Wire[tuple[str, ...] | None]
     #: What becomes of a value outside the domain or range: ``other`` or a value of the domain for a
     #: category or item, ``missing`` or a value of the domain for an ordinal metric, ``clip`` where
     #: there is a range.
-    outside: str | None
+    outside: Wire[str | None]
     #: Whether None may be recorded.
-    missing: bool
+    missing: Wire[bool]
     #: Lowest and highest value of a number, of a vector's coordinates, of an ordinal's points.
-    range: tuple[float, float] | None
+    range: Wire[tuple[float, float] | None]
     unit: str | None
     #: Milliseconds over which an estimate is made.
-    window: int
+    window: Wire[int]
     #: ``first`` or ``reservoir`` (one value a period), ``every`` (the first ``limit``) or
     #: ``constant`` (one value for the device's life).
     kind: str
@@ -101,21 +100,21 @@ class CompiledMetric:
     limit: int
     #: Weakest first. The last level of a constant metric is its permanent response, which never
     #: leaves the device.
-    ladder: tuple[Level, ...]
+    ladder: Wire[tuple[Level, ...]]
     #: Milliseconds after an event until which its reports are accepted: last delay, one budget
     #: period, grace.
     horizon: int
     #: Of a survey.
     question: str | None = None
     #: A device answers in one of so many budget periods; 1 is every period.
-    panel: int = 1
+    panel: Wire[int] = 1
     #: What is collected and what for, in words, None where the plan does not say.
     description: str | None = None
     purpose: str | None = None
     #: One of :data:`sotto.plan.checks.DATA_TYPES`, as application stores ask for it.
     data_type: str | None = None
     #: Which of the plan's groups a person agrees to with it.
-    group: str | None = None
+    group: Wire[str | None] = None
     #: Of a string metric: of the candidates that are called significant, the share that nobody has
     #: is at most this on average; None where that is a 5 % chance of any such name.
     false_discovery_rate: float | None = None
@@ -131,64 +130,34 @@ class CompiledMetric:
         where = f"metric {name!r}"
         fields = Fields(document, where)
         repeat = Fields(fields.take("repeat", dict), f"{where}, repeat")
-        levels = [
-            Fields(item, f"{where}, level {number}")
-            for number, item in enumerate(fields.take("ladder", list), start=1)
-        ]
-        ladder = tuple(Level(each.take("epsilon", int), each.take("after", int)) for each in levels)
         kind = repeat.take("kind", str)
+        ladder = tuple(
+            Fields(item, f"{where}, level {number}").record(Level)
+            for number, item in enumerate(fields.take("ladder", list), start=1)
+        )
         # The last level of a constant metric is never sent.
         sent = ladder[:-1] if kind == "constant" else ladder
-        panel = fields.take("panel", int, None)
         limits = fields.items("range", (int, float))
         if limits is not None and len(limits) != 2:
             raise PlanError(f"{where}: range must be two numbers, low and high")
         mechanism = fields.take("mechanism", dict)
-        return cls(
+        return fields.record(
+            cls,
             index=index,
-            name=name,
-            type=fields.take("type", str),
             parameters=tuple((key, _parameter(where, key, mechanism)) for key in sorted(mechanism)),
-            domain=fields.items("domain", (str,)),
-            outside=fields.take("outside", str, None),
-            missing=fields.take("missing", bool),
             range=None if limits is None else (_float(limits[0]), _float(limits[1])),
-            unit=fields.take("unit", str, None),
-            window=fields.take("window", int),
             kind=kind,
             limit=repeat.take("limit", int),
             ladder=ladder,
             horizon=(sent[-1].after if sent else 0) + lateness,
-            question=fields.take("question", str, None),
-            false_discovery_rate=fields.take("false_discovery_rate", float, None),
-            panel=1 if panel is None else panel,
-            **{name: fields.take(name, str, None) for name in WORDS},
         )
 
     def document(self) -> dict[str, object]:
         """Return the metric as it is in its plan's JSON document."""
-        optional = {
-            "domain": None if self.domain is None else list(self.domain),
-            "outside": self.outside,
-            "range": None if self.range is None else list(self.range),
-            "unit": self.unit,
-            "question": self.question,
-            "panel": self.panel if self.panel > 1 else None,
-            "false_discovery_rate": self.false_discovery_rate,
-            **{name: getattr(self, name) for name in WORDS},
-        }
         return {
-            "name": self.name,
-            "type": self.type,
-            "mechanism": {
-                key: list(value) if isinstance(value, tuple) else value
-                for key, value in self.parameters
-            },
-            "missing": self.missing,
-            "window": self.window,
+            **written(self, *_APART),
+            "mechanism": {key: in_json(value) for key, value in self.parameters},
             "repeat": {"kind": self.kind, "limit": self.limit},
-            "ladder": [{"epsilon": level.epsilon, "after": level.after} for level in self.ladder],
-            **{key: value for key, value in optional.items() if value is not None},
         }
 
     @property
@@ -451,44 +420,9 @@ def _float(number: int | float) -> float:
 def _parameter(where: str, key: str, mechanism: Mapping[str, object]) -> Parameter:
     value = mechanism[key]
     if isinstance(value, list) and all(
-        type(each) is int and -_LARGEST <= each <= _LARGEST for each in value
+        type(each) is int and -LARGEST <= each <= LARGEST for each in value
     ):
         return tuple(value)
-    if isinstance(value, str) or (isinstance(value, int) and -_LARGEST <= value <= _LARGEST):
+    if isinstance(value, str) or (isinstance(value, int) and -LARGEST <= value <= LARGEST):
         return value
     raise PlanError(f"{where}: mechanism parameter {key!r} has the wrong type")
-
-
-class Fields:
-    """A JSON object whose fields are taken by name and exact type."""
-
-    def __init__(self, document: object, where: str) -> None:
-        if not isinstance(document, dict):
-            raise PlanError(f"{where}: a JSON object was expected")
-        self._document = document
-        self._where = where
-
-    def take(self, name: str, kind: type[T], default: Any = _REQUIRED) -> T:
-        """Return a field; raises PlanError if it is missing or of another type."""
-        value = self._document.get(name, default)
-        if value is _REQUIRED:
-            raise PlanError(f"{self._where}: {name!r} is missing")
-        # A JSON true is no number, though Python's bool is an int.
-        if type(value) is not kind and not (value is None and default is None):
-            raise PlanError(f"{self._where}: {name!r} must be {kind.__name__}")
-        if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
-            raise PlanError(f"{self._where}: {name!r} is too large")
-        return cast("T", value)
-
-    def names(self) -> list[str]:
-        """Return the names of all fields, sorted."""
-        return sorted(self._document)
-
-    def items(self, name: str, kinds: tuple[type, ...]) -> tuple[Any, ...] | None:
-        """Return a list's items, which are of these types, or None where there is no list."""
-        values = self._document.get(name)
-        if values is None:
-            return None
-        if not (isinstance(values, list) and all(type(value) in kinds for value in values)):
-            raise PlanError(f"{self._where}: {name!r} must be a list of {kinds[-1].__name__}")
-        return tuple(values)
