@@ -54,9 +54,9 @@ class ImprovedChristofides:
     :attr:`nominal_epsilon`) holds only for an adversary who knows nothing of any other respondent.
     One who knows the values of the others and sees all reports knows their cards, and so which are
     left for the last: the true epsilon with n respondents is :meth:`certified_epsilon`, the largest
-    ln(c_{L+1−k}/(c_k − (n−1))), infinite as soon as n − 1 reaches a count c_k. Where the deck has
-    as many cards as respondents (the published use) the value is revealed whenever its card is
-    not the middle one: :meth:`revealed`.
+    ln(c_{L+1−k}/(c_k − (n−1))), infinite as soon as n − 1 reaches a count c_k. A deck of as many
+    cards as respondents (the published use) reveals the value whenever its card is not the middle
+    one: :meth:`revealed`.
 
     Utility
     -------

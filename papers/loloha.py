@@ -1,4 +1,4 @@
-"""What LOLOHA's memoization costs if a value changes once.
+"""The cost of LOLOHA's memoization if a value changes once.
 
 A device hashes its value to one of g cells, by a public hash function of its own. It keeps one
 permanent randomized response for every cell, and reports in every collection a fresh randomized
@@ -49,7 +49,7 @@ class BinaryLoloha:
 
     @property
     def claimed(self) -> float:
-        """What is claimed of all reports together: g ε∞."""
+        """The claim for all reports together: g ε∞."""
         return 2 * self.permanent
 
     @property

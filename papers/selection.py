@@ -49,7 +49,7 @@ def float_flips(exponents: Sequence[float]) -> list[float]:
     integrals = np.zeros(len(values))
     for times, weights in _panels(chances, counts):
         logs = np.log1p(-np.outer(times, chances))
-        # Of all items; each then gives its own factor back.
+        # The integral of all items; each then gives its own factor back.
         integrals += weights @ np.exp((logs @ counts)[:, None] - logs)
     law: list[float] = (chances * integrals)[places.ravel()].tolist()
     return law
@@ -135,8 +135,8 @@ def propose_test_release_pmf(
     scores that differ by at most 1 each. *Proof.* The distance d = max(0, ⌈gap/2⌉ − 1) changes by
     at most 1, since the gap between the best two scores changes by at most 2. The test passes with
     probability s(d), s(0) = δ, and neither s nor 1 − s changes by a factor above e^ε₁ from one d to
-    the next. Where the best item is the same, passing costs ε₁ and failing ε₁ + ε₂. Where it is
-    not, d = 0 on both sides and the test passes with probability δ.
+    the next. Passing costs ε₁ and failing ε₁ + ε₂ if the best item is the same. Otherwise d = 0 on
+    both sides and the test passes with probability δ.
 
     At the same total ε it is better than permute-and-flip only for about 1/δ items or more. With
     ε = 1, 20 items and a gap of 30, permute-and-flip is wrong with probability 2.9e-6:

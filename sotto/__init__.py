@@ -1,4 +1,4 @@
-"""What both sides agree on: the collection plan, the report format, the log framing."""
+"""The parts that both sides agree on: the collection plan, the report format, the log framing."""
 
 from sotto.version import __version__
 

@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-#: What pip knows this by: in an app it is a part of the wheel that ``deploy/device`` builds.
+#: The name by which pip knows this: in an app it is a part of the wheel that ``deploy/device``
+#: builds.
 DISTRIBUTION = "sottovoce" if __name__.startswith("sottovoce.") else "sottovoce-tools"
 
 

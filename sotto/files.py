@@ -1,4 +1,4 @@
-"""What Linux, macOS and Windows do differently with files: all of it that a device needs.
+"""Differences of Linux, macOS and Windows with files: all of it that a device needs.
 
 Windows has neither positioned reads nor ``flock``, translates line ends unless told not to, and
 cannot force a directory to disk. There a file that was just created, and not what is in it, may be

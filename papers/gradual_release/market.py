@@ -160,7 +160,7 @@ class Seller:
 
     @property
     def left(self) -> int:
-        """What can still be sold: the certified cap less ``spent``."""
+        """The amount that can still be sold: the certified cap less ``spent``."""
         return self.catalogue.amounts.certified[-1] - self.spent
 
     def seen_by(self, buyer: str) -> tuple[Sale, ...]:

@@ -8,7 +8,8 @@ A commit takes these steps, in this order. In brackets: what a crash during the 
 2. A job writes states, counts and quarantine into the folder of its attempt. [The last commit, an
    intent, and files that nobody reads. The next process removes those, and takes what the intent
    lists, however far the log has grown.]
-3. What the job's summary lists is moved to the names at which it counts, and made durable. [The
+3. Files that the job's summary lists are moved to the names at which they count, and made durable.
+[The
    same.]
 4. The *manifest* that names those files is made durable and renamed: this is the commit. [The same,
    or the new generation.]
@@ -17,7 +18,7 @@ A commit takes these steps, in this order. In brackets: what a crash during the 
 6. Results are projected into the database, in one transaction that stores their generation. [A
    database that is behind: the next process projects what it lacks. The same where the database is
    away: reports are counted without it.]
-7. What has changed is published, if to anywhere. [A topic that is behind: likewise.]
+7. Changed windows are published, if to anywhere. [A topic that is behind: likewise.]
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from sotto.errors import AggregationError, BrokerError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry, names_of
 
-#: What a checkpoint is called with in a commit that is projected, in order.
+#: Names that a checkpoint is called with in a commit that is projected, in order.
 STEPS = (
     "intent.json written",
     "intent.json renamed",
@@ -142,7 +143,7 @@ class Driver:
         if not intent.requeue and not intent.forget:
             assert source is not None
             if not self.runner.embedded:
-                # What was kept for a job in this process, others cannot use.
+                # Others cannot use what was kept for a job in this process.
                 source.close()
             return source, intent.items
         known = names_of(self.registry.plans)
@@ -191,7 +192,7 @@ class Driver:
         """Commit what is to be published without new reports, if there is any.
 
         That is of windows that are complete by ``now``, ms, or whose plan asks for another number
-        of reports than before. Where a commit was interrupted, finishing it does that.
+        of reports than before. Finishing an interrupted commit does that.
         """
         began, manifest = time.monotonic(), self.manifest
         plans = [p for p in self.registry.plans if p.fingerprint_hex in manifest.plans]

@@ -1,8 +1,8 @@
 """Takes forgotten pseudonyms out of what is committed: states, counts, quarantine.
 
 It is done in the driver's process, without a runner: a pseudonym is in one part of one budget
-period. What it writes are an attempt's files as those of a job are, and depend on nothing but what
-is committed and the intent: killed anywhere, it is done again.
+period. Its files are an attempt's as those of a job are, and depend on nothing but what is
+committed and the intent: killed anywhere, it is done again.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@
 Everything that a stage leaves behind goes to files in the folder of the driver's attempt, each
 under a name that no other writer has, so that a part of the job may run again, or twice at the
 same time. Which of them count, and where, comes back as one file too, the summary
-(:class:`~pipelines.storage.output.JobOutput`); nothing passes through Python lists. What a part
-writes depends on what it is given alone, in whatever order that comes: any runner makes the same
-files. What cannot succeed however often it is tried, such as a damaged state, is in the summary
-too: as an exception, an engine would try it again and again.
+(:class:`~pipelines.storage.output.JobOutput`); nothing passes through Python lists. The output of a
+part depends on its input alone, in whatever order that comes: any runner makes the same files. A
+failure that no attempt can mend, such as a damaged state, is in the summary too: as an exception,
+an engine would try it again and again.
 
 Work items, not reports, go into the graph. Reports cross it as packed blocks, and what is grouped
 is kept in memory: hence runs of bounded size.
@@ -70,7 +70,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Job:
-    """What the stages of one run need to know; crosses Beam pickled."""
+    """Facts that the stages of one run need to know; crosses Beam pickled."""
 
     source: Ranges  #: where the reports are
     files: StateFiles  #: where its files are
@@ -344,7 +344,7 @@ class WriteFiles(_Stage):
 
 
 class WriteSummary(beam.DoFn):
-    """What all stages have done, to a file."""
+    """The work of all stages, to a file."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -352,7 +352,7 @@ class WriteSummary(beam.DoFn):
     def process(self, element: Grouped) -> None:
         _, parts = element
         whole = JobOutput.sum(JobOutput.from_json(part) for part in parts)
-        # Where the attempt's folder is gone, so is the driver: nobody needs the job any more. As
-        # an exception, an engine would try it again and again, on slots that others wait for.
+        # An attempt whose folder is gone has no driver any more: nobody needs the job. As an
+        # exception, an engine would try it again and again, on slots that others wait for.
         with suppress(AggregationError):
             self.job.write(_SUMMARY, files.with_checksum(_SUMMARY.encode(), whole.to_json()))

@@ -36,12 +36,12 @@ from sotto.errors import AggregationError, BrokerError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 
-#: Of glibc's ``malloc.h``.
+#: Numbers of glibc's ``malloc.h``.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _LARGEST = 2**31 - 1
 #: Bytes free at which a disk is full: SQLite may only say that a read or write has failed.
 _LITTLE = 1 << 20
-#: What the system and SQLite say where there is no room.
+#: Texts of the system and of SQLite where there is no room.
 _FULL = (
     *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
     "database or disk is full",
@@ -55,7 +55,7 @@ _AMPLE = 6 << 30
 
 @dataclass(frozen=True)
 class RunResult:
-    """What aggregating a log came to."""
+    """The result of aggregating a log."""
 
     generation: int  #: the last one committed
     runs: int = 0  #: how many were committed
@@ -110,21 +110,20 @@ def aggregate(
     ``log``: the directory of an embedded log, or another source:
     :class:`~pipelines.sources.kafka.KafkaTopics`. ``state_dir``: made if it does not exist. One run
     at a time works on it. ``plans``: plans and versions of one collector whose reports the log may
-    hold, besides those that the state directory has. What is given once it keeps. ``database``: as
+    hold, besides those that the state directory has. It keeps what is given once. ``database``: as
     SQLAlchemy takes it; ``results.db`` in the state directory if not given. ``as_of``: take only
-    what was appended up to then, ms. ``max_reports``: at most so many a run; bounds memory.
-    By default as :func:`reports_that_fit` says.
-    ``progress``: called before the first run and after each with how much is taken, and how much
-    will be. ``checkpoint``: called after every step of a commit; tests stop the process there.
-    ``candidates``: strings to look for, by plan fingerprint and metric; kept like plans.
-    ``publish``: publishes what is committed: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
-    :class:`~pipelines.sinks.kafka.QuarantineTopic`. ``runner``: of the jobs: the embedded one, or
-    that of any options of Beam's. ``elsewhere``: folder or URI where jobs have their files, if not
-    in ``state_dir``; all workers reach it under that name. Fixed when the state directory is made.
-    ``since``: what was appended before, ms, is left out of partitions that are new to the state
-    directory. ``stop``: called after every run; where it returns True no further run begins.
-    ``clock``: returns the current time, ms. ``wait``: seconds to wait for what else holds the
-    directory.
+    what was appended up to then, ms. ``max_reports``: at most so many a run; bounds memory. By
+    default as :func:`reports_that_fit` says. ``progress``: called before the first run and after
+    each with how much is taken, and how much will be. ``checkpoint``: called after every step of a
+    commit; tests stop the process there. ``candidates``: strings to look for, by plan fingerprint
+    and metric; kept like plans. ``publish``: publishes what is committed:
+    :class:`~pipelines.sinks.kafka.EstimatesTopic`, :class:`~pipelines.sinks.kafka.QuarantineTopic`.
+    ``runner``: of the jobs: the embedded one, or that of any options of Beam's. ``elsewhere``:
+    folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it under
+    that name. Fixed when the state directory is made. ``since``: what was appended before, ms, is
+    left out of partitions that are new to the state directory. ``stop``: called after every run;
+    where it returns True no further run begins. ``clock``: returns the current time, ms. ``wait``:
+    seconds to wait for what else holds the directory.
 
     A record that was appended more than the plans' grace after both now and ``as_of`` is rejected
     as from the future.
@@ -220,7 +219,7 @@ def problem_of(error: BaseException) -> Problem:
     """
     at: BaseException | None = error
     while at is not None:
-        # What a worker of a job raised arrives as text.
+        # An error of a job's worker arrives as text.
         if any(text in str(at) for text in _FULL):
             return Problem.DISK
         at = at.__cause__ or at.__context__

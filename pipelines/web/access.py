@@ -1,4 +1,4 @@
-"""Who may see the page: a token, a session that a form opens and ends, and names that are ours.
+"""Access to the page: a token, a session that a form opens and ends, and names that are ours.
 
 Pages are for whoever may read the results. On loopback that is whoever is on the machine; but a
 page of the network that has its own name point there (DNS rebinding) is not, so that a request's
@@ -29,7 +29,7 @@ _SESSIONS = 1000
 #: Names of the machine itself.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-#: Of every answer. Nothing is fetched from elsewhere, no script or style is in a page.
+#: Headers of every answer. Nothing is fetched from elsewhere, no script or style is in a page.
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -65,7 +65,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may see what.
+    """The rights of those who ask.
 
     ``token``: None where none is asked for. ``public``: whether only what is meant for the public
     is shown. ``hosts``: names under which the page may be asked for; any where it is empty.

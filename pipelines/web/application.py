@@ -49,7 +49,7 @@ _WAITING = 8
 #: Seconds after which to ask again where the results cannot be read now.
 _AGAIN = "5"
 _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
-#: What needs no token.
+#: Paths that need no token.
 _OPEN = ("/login", "/static/", "/healthz")
 
 _logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Site:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the job, as far as that is known."""
+        """The job's problems, as far as they are known."""
         seen = None if self._job_watch is None else self._job_watch.last
         return [] if seen is None or self.access.public else seen.problems
 

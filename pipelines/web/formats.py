@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime, time
 
-#: What stands where there is no number.
+#: The text in place of a number that does not exist.
 NOTHING = "–"
 
 

@@ -11,7 +11,7 @@ from pipelines.web.views import View
 
 #: Budget periods that are listed, the newest ones.
 _PERIODS = 60
-#: What a job says of itself.
+#: A job's own figures.
 _NUMBERS = {
     "reports": "reports decoded",
     "duplicates": "of them repeats of a report that was known, which count once",

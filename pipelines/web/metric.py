@@ -412,7 +412,7 @@ def _predicted(
     try:
         precisions = [question.precision(level) for level in range(question.sent)]
     except ParameterError:
-        # Of strings it depends on the candidates, of some mechanisms it is not known.
+        # The errors of strings depend on the candidates, those of some mechanisms are not known.
         return None
     errors = tuple(each.standard_error(reports) for each in precisions)
     of_shares = metric.range is None and metric.type != "ordinal"

@@ -18,7 +18,7 @@ _PROBLEMS, _NAMED = 20, 5
 
 
 class Bar(NamedTuple):
-    """Where on a line of 100 an estimate, its interval and zero are."""
+    """Places of an estimate, its interval and zero on a line of 100."""
 
     value: float
     low: float

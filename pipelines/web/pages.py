@@ -86,7 +86,7 @@ ALERTS = Page(
 #: The pages that the navigation links to, in its order.
 PAGES = (OVERVIEW, ALERTS, PLANS, HEALTH)
 
-#: Of every metric, with a :class:`~pipelines.web.views.MetricView`.
+#: The page of every metric, with a :class:`~pipelines.web.views.MetricView`.
 METRIC = Page(
     "metric",
     "Metric",
@@ -102,7 +102,7 @@ METRIC = Page(
         Section("sharpening", "How the window sharpens", metric.sharpening),
     ),
 )
-#: Of every plan's version, with a :class:`~pipelines.web.views.PlanView`.
+#: The page of every plan's version, with a :class:`~pipelines.web.views.PlanView`.
 PLAN = Page(
     "plan",
     "Plan",

@@ -1,7 +1,7 @@
-"""What pages are made of: the results of one revision, each part read once and when it is needed.
+"""The contents of pages: the results of one revision, each part read once and when it is needed.
 
-Nothing is written, and no lock is taken. Of the reports only what the database of results has is
-read; of a state directory also the plans and how the last run went.
+Nothing is written, and no lock is taken. The database of results alone is read of the reports; of a
+state directory also the plans and how the last run went.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_WINDOWS = 60
 #: Figures of a metric that stand for it, at most, and of which kinds they may be.
 HEADLINES = 3
 HEADLINE_KINDS = ("share", "mean", "missing", "string", "group", "unexplained")
-#: Of how many windows the estimates are kept, and of how many metrics the windows.
+#: The number of windows whose estimates are kept, and of metrics whose windows are.
 _KEPT = 64
 
 
@@ -62,7 +62,7 @@ class Snapshot:
 
     @cached_property
     def newest(self) -> dict[MetricKey, list[Window]]:
-        """Of every metric windows of all reports, the newest last: see the reader's method.
+        """Windows of all reports of every metric, the newest last: see the reader's method.
 
         Newest versions first. No other windows are read.
         """
@@ -124,7 +124,7 @@ class Snapshot:
 
     @cached_property
     def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
-        """What honest devices do not send, by metric and start of the window."""
+        """Reports that honest devices do not send, by metric and start of the window."""
         found: dict[tuple[MetricKey, datetime], list[Alarm]] = {}
         for each in self._reader.alarms():
             found.setdefault((key_of(each), each.window_start), []).append(each)
@@ -142,7 +142,7 @@ class Snapshot:
 
     @property
     def job(self) -> JobReading | None:
-        """What was last seen of the job."""
+        """The last reading of the job."""
         return None if self._job_watch is None else self._job_watch.last
 
     def plan_of(self, key: MetricKey) -> CompiledPlan | None:

@@ -1,4 +1,4 @@
-"""What a page is about: the results of one revision, and how other pages are linked to."""
+"""The subject of a page: the results of one revision, and how other pages are linked to."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MetricView(View):
 
     @cached_property
     def metric(self) -> CompiledMetric | None:
-        """What the plan says of the metric, if it is known."""
+        """The metric in the plan, if it is known."""
         return self.snapshot.metric_of(self.key)
 
     @cached_property
@@ -65,7 +65,7 @@ class MetricView(View):
 
     @property
     def title(self) -> str:
-        """What the metric is, in the plan's words."""
+        """The metric in the plan's words."""
         return title_of(self.metric, self.key)
 
     @cached_property

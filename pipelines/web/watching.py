@@ -1,4 +1,4 @@
-"""What is seen of the job itself: what it has not read, whether it fails, and where it has room.
+"""Readings of the job itself: what it has not read, whether it fails, and where it has room.
 
 Read beside the pages, again and again, as a broker may take seconds to answer. No lock is taken.
 """
@@ -27,7 +27,8 @@ from pipelines.web import formats
 from sotto.errors import SottoError
 from sotto.log.writer import now_ms
 
-#: Of a disk: less than this share and this many bytes free is nearly full, less than that is full.
+#: A disk with less than this share and this many bytes free is nearly full, with less than that it
+#: is full.
 _NEARLY, _MOST_FREE, _FULL = 0.05, 20 << 30, 1 << 20
 #: ms: since a run began; and the age of an unread record.
 _LONG, _OLD = 900_000, 3_600_000
@@ -53,7 +54,7 @@ class Disk(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, if anything."""
+        """Its problem, if there is one."""
         if self.free < _FULL:
             return f"The disk of the {self.places} is full: nothing more can be counted or stored."
         if self.free < min(_NEARLY * self.total, _MOST_FREE):
@@ -63,7 +64,7 @@ class Disk(NamedTuple):
 
 @dataclass(frozen=True)
 class JobReading:
-    """What is seen of a job at one time, ms of the wall clock; None for what is not watched."""
+    """A reading of a job at one time, ms of the wall clock; None for what is not watched."""
 
     at: int
     disks: Sequence[Disk]
@@ -85,7 +86,7 @@ class JobReading:
 
     @property
     def problems(self) -> list[str]:
-        """What an operator has to look at, in sentences."""
+        """Matters that an operator has to look at, in sentences."""
         found = [each.problem for each in self.disks if each.problem]
         last, lag = self.last, self.lag.value if self.lag is not None else None
         if last is not None and last.failed is not None:

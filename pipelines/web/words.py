@@ -1,4 +1,4 @@
-"""What figures mean and what they do not cover, in sentences that stand beside them."""
+"""Meanings of figures and what they do not cover, in sentences that stand beside them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ POISONED = (
     "faulty client or devices that lie; it does not say which devices. Devices that follow the "
     "protocol with false values are never noticed."
 )
-#: What each check of alarms looks at.
+#: The subject of each check of alarms.
 CHECKS = {
     "coins": "which public coins reports have",
     "levels": "how often two levels of an answer are equal",
@@ -148,7 +148,7 @@ CEILINGS = (
     "and one collector: a person with several devices, or who reinstalls, has several."
 )
 
-#: What rejected reports are, by reason.
+#: Explanations of rejected reports, by reason.
 REASONS = {
     Reason.MALFORMED: "bytes that are no message",
     Reason.UNKNOWN_VERSION: "of a version of the format that is not known here",

@@ -1,4 +1,4 @@
-"""What an audit finds, as a document for programs; and its columns, for people."""
+"""Findings of an audit, as a document for programs; and its columns, for people."""
 
 from __future__ import annotations
 

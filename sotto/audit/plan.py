@@ -27,10 +27,10 @@ from sotto.plan.durations import duration_text
 
 @dataclass(frozen=True)
 class _Costs:
-    """What a metric costs, in micro-epsilon, from its sampler's thresholds."""
+    """The cost of a metric, in micro-epsilon, from its sampler's thresholds."""
 
     metric: CompiledMetric
-    #: Of chains up to each level, a permanent response included, which is not sent.
+    #: Findings on chains up to each level, a permanent response included, which is not sent.
     levels: tuple[Finding, ...]
 
     @property
@@ -49,7 +49,7 @@ class _Costs:
 
     @property
     def permanent(self) -> int:
-        """What a constant metric costs once, instead of in every period; 0 for others."""
+        """The cost of a constant metric, once, instead of in every period; 0 for others."""
         return self.levels[-1].certified if self.metric.kind == "constant" else 0
 
     def document(self) -> Document:

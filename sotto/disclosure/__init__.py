@@ -1,1 +1,1 @@
-"""What a plan collects, in the words of those who must be told: people, lawyers, stores."""
+"""A plan's collection, in the words of those who must be told: people, lawyers, stores."""

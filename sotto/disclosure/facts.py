@@ -1,4 +1,4 @@
-"""What a plan promises, as sentences: what a value is, what can be learnt of it, and for how long.
+"""A plan's promises, as sentences: what a value is, what can be learnt of it, and for how long.
 
 Every figure follows from the compiled plan. A bound on what can be learnt is that of Bayes' rule
 under the certified epsilon: whoever holds two values for equally likely, and sees all reports of

@@ -1,4 +1,4 @@
-"""Who may do what with the topics of a name: the ACLs of devices, aggregators, readers, operators.
+"""Access to the topics of a name: the ACLs of devices, aggregators, readers, operators.
 
 Devices may write reports and read nothing. Whoever reads reports, or what was rejected, sees
 pseudonyms, and can contradict them: only aggregators read reports, and only operators beside them
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kafka.admin import ACL
 
 _WRITE = ("WRITE", "DESCRIBE")
-#: Who reads checks the settings of the topic as well.
+#: Readers check the settings of the topic as well.
 _READ = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 _BOTH = ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS")
 
-#: What each role may do with the topics of reports and with those beside them.
+#: Operations that each role may do on the topics of reports and on those beside them.
 ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "devices": {"reports": _WRITE},
     "aggregators": {

@@ -106,7 +106,7 @@ class Topics:
     def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
         """Create a topic whose records stay for so many milliseconds; False if it exists already.
 
-        Of the replicas more than half confirm each message. Raises BrokerError if this epoch has
+        More than half of the replicas confirm each message. Raises BrokerError if this epoch has
         another number of partitions, a newer epoch is there, or the broker refuses.
         """
         known = self.epochs(topic.name)

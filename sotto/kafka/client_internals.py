@@ -147,7 +147,7 @@ class _Batch:
         """Return the record that stands for the batch; with its time if its header is sound."""
         batch, raw = self._batch, bytes(self._raw)
         kind = batch.timestamp_type if sound else _SENDERS_TIME
-        # Where the broker sets times, this is that of all records.
+        # A time that the broker sets is that of all records.
         time = batch.max_timestamp if kind else batch.first_timestamp
         return DefaultRecord(len(raw), batch.base_offset, time, kind, None, raw, [])
 

@@ -1,4 +1,4 @@
-"""What kafka-python may log: never what it carries, and nothing over and over.
+"""Lines that kafka-python may log: never what it carries, and nothing over and over.
 
 Its debug lines hold whole messages, and so pseudonyms and chains, whatever level an app has set
 for its own. While a broker is dead its other lines would come six times a second; what keeps
@@ -64,9 +64,9 @@ def restrain() -> None:
 def quiet() -> None:
     """Keep kafka-python's lines off the terminal of a command, unless they are asked for.
 
-    What goes wrong is raised, and said by the command in one line. A level that somebody has set
-    already stays. In an app kafka-python's loggers are the app's to set. Raises ParameterError if
-    what is asked for is no level.
+    Failures are raised, and said by the command in one line. A level that somebody has set already
+    stays. In an app kafka-python's loggers are the app's to set. Raises ParameterError if what is
+    asked for is no level.
     """
     logger, asked = logging.getLogger("kafka"), os.environ.get(ASKED)
     if asked is not None and asked not in logging.getLevelNamesMapping():

@@ -19,7 +19,7 @@ from sotto.plan.durations import duration_text
 from sotto.wire.format import MAX_MESSAGE
 
 MAX_PARTITIONS = 65536
-#: What surrounds a message in a batch of one, generously.
+#: Bytes that surround a message in a batch of one, generously.
 MAX_BATCH = MAX_MESSAGE + 4096
 
 #: A document about a string metric of some ten thousand candidates fits.
@@ -30,7 +30,8 @@ _DAY = 86_400_000
 _NAME = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,199})-e(?P<epoch>\d+)-p(?P<partitions>\d+)"
 )
-#: What aggregators can read. With ``producer`` whoever may write could stop them by one batch.
+#: Compressions that aggregators can read. With ``producer`` whoever may write could stop them by
+#: one batch.
 _COMPRESSED = ("zstd", "gzip")
 
 
@@ -122,7 +123,7 @@ class ReportTopic:
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """What a broker has of a topic."""
+    """A topic as a broker has it."""
 
     partitions: int
     #: The least of any partition.

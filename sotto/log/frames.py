@@ -38,15 +38,15 @@ def frame(body: bytes, append: int) -> bytes:
 
 
 class Scan(NamedTuple):
-    """What a stretch of bytes holds."""
+    """The records of a stretch of bytes."""
 
-    #: Where the bodies of whole records begin, in order; the frame headers before them say the rest
-    #: (:func:`record`).
+    #: Places at which the bodies of whole records begin, in order; the frame headers before them
+    #: say the rest (:func:`record`).
     offsets: list[int]
     #: Half-open ranges of bytes that are no records, in order, adjacent ones merged.
     corrupt: list[tuple[int, int]]
-    #: Where the scan stopped: at the limit, before a frame that runs past it, or before a frame
-    #: header that cannot be one.
+    #: The place at which the scan stopped: at the limit, before a frame that runs past it, or
+    #: before a frame header that cannot be one.
     end: int
     #: Whether it stopped because what follows can never be parsed from there on.
     lost: bool

@@ -61,10 +61,10 @@ class Segment(NamedTuple):
 class Block:
     """Neighbouring records of one segment, as :func:`sotto.wire.decode.decode` takes them."""
 
-    #: Of the buffer's first byte.
+    #: The position of the buffer's first byte.
     position: int
     buffer: bytes
-    #: Where in the buffer the n bodies are.
+    #: Places of the n bodies in the buffer.
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
     #: Monotone append times (ms), one a record.
@@ -87,10 +87,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Index:
-    """Where the records of a range are, their bodies left unread and their CRCs unchecked."""
+    """Places of the records of a range, their bodies left unread and their CRCs unchecked."""
 
-    #: Of each record: the position of its frame, the bytes of its body, its append time (ms) as
-    #: written.
+    #: The position of each record's frame, the bytes of its body, its append time (ms) as written.
     position: NDArray[np.int64]
     length: NDArray[np.int64]
     append: NDArray[np.int64]
@@ -182,7 +181,7 @@ class LogReader:
     def end(self, start: int = 0) -> int:
         """Return the position after the last whole record.
 
-        What lies beyond is being written, or was torn, and may still be cut off. A ``start`` that
+        Bytes beyond it are being written, or were torn, and may still be cut off. A ``start`` that
         an earlier call returned spares reading what lies before it.
         """
         found = segments(self.path)
@@ -341,7 +340,7 @@ def _segment_pieces(
         if found.end:
             yield _Piece(base + at, buffer, found)
         else:
-            # What does not fit the rest of the range, or a whole read, is no frame.
+            # Bytes that do not fit the rest of the range, or a whole read, are no frame.
             lost = True
             yield _damaged(base + at, buffer)
             at += len(buffer)

@@ -22,7 +22,7 @@ _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
 
 class Asked(NamedTuple):
-    """What is known of the mechanism that a metric needs."""
+    """Known facts about the mechanism that a metric needs."""
 
     #: The metric's type.
     kind: str
@@ -142,12 +142,12 @@ _ONLY = {
 def choose_category(asked: Asked) -> Choice:
     """Choose the mechanism with the least noise in the shares of categories.
 
-    What counts is the variance at the last level that is sent, summed over symbols
-    (:meth:`mechanisms.noise.Noise.total`), from the realised probabilities. Of those that are
-    within 5 % of the least, the one with the smallest payload is taken, then the one that varies
-    least, then the first in :data:`mechanisms.registry.REGISTRY`: 2.5 % of an error are not
-    noticed, and a report of 1,000 categories is of 1 byte or of 125. What has more counts than fit
-    is left out. Raises PlanError if none can honour the ladder.
+    The variance at the last level that is sent counts, summed over symbols
+    (:meth:`mechanisms.noise.Noise.total`), from the realised probabilities. The one with the
+    smallest payload is taken of those within 5 % of the least, then the one that varies least, then
+    the first in :data:`mechanisms.registry.REGISTRY`: 2.5 % of an error are not noticed, and a
+    report of 1,000 categories is of 1 byte or of 125. A mechanism with more counts than fit is left
+    out. Raises PlanError if none can honour the ladder.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def _compared(chosen: Mapping[str, Parameter], other: Mapping[str, Parameter], a
         made: list[Any] = [build(spec, asked.ladder, asked.metric) for spec in (chosen, other)]
         variances = [each.worst_variance(asked.level) for each in made]
     except ParameterError:
-        # What is wrong with the ladder is said by the checks.
+        # The checks say what is wrong with the ladder.
         return ""
     part = 100 * (math.sqrt(variances[0] / variances[1]) - 1)
     return f"; worst-case error of the mean {part:+.1f} % beside {other['name']}"

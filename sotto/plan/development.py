@@ -12,7 +12,7 @@ from sotto.errors import PlanError
 from sotto.plan.checks import MIN_PERIOD, MIN_RESOLUTION
 from sotto.plan.compiled import CompiledPlan, check
 
-#: What follows the collector's name. Nobody has a name below ``invalid`` (RFC 2606).
+#: The suffix of the collector's name. Nobody has a name below ``invalid`` (RFC 2606).
 SUFFIX = ".development.invalid"
 
 

@@ -44,7 +44,8 @@ def plans_of(
 
 
 class PlanFileFolder:
-    """The plan files of a folder. What cannot be used is left out, with one warning a reason.
+    """The plan files of a folder. A file that cannot be used is left out, with one warning a
+    reason.
 
     Raises ParameterError if there is no such folder.
     """

@@ -1,6 +1,6 @@
 """A Python module for a plan: its metrics as attributes, their values typed, the plan inside.
 
-The same plan gives the same bytes. What comes out passes mypy's strict mode, and ruff's formatter
+The same plan gives the same bytes. The module passes mypy's strict mode, and ruff's formatter
 leaves it as it is.
 """
 

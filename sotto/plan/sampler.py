@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mechanisms.chains.symbols import Step
     from sotto.plan.compiled import CompiledPlan
 
-#: Of the document.
+#: The format of the document.
 FORMAT = 1
 
 

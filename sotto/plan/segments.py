@@ -21,9 +21,10 @@ from sotto.errors import ParameterError, did_you_mean, wrong_type
 MAX_CELLS = 64
 #: Segments of a plan, at most; an experiment's arm is one more attribute.
 MAX_SEGMENTS = 2
-#: What everything is that a segment does not list, and a device that takes part in no experiment.
+#: The value for everything that a segment does not list, and the arm of a device that takes part in
+#: no experiment.
 OTHER, NO_ARM = "other", "none"
-#: Of an experiment's share: millionths.
+#: The unit of an experiment's share: millionths.
 _WHOLE = 1_000_000
 _ARM = b"sotto.arm\0"
 #: Neither ``=`` nor ``,``, which separate in ``os=linux,app_version=2``.

@@ -21,7 +21,7 @@ from sotto.wire.signatures import PUBLIC_KEY_BYTES, SIGNED_TAG, is_valid, signed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What all rows begin with, whatever their width.
+#: The fields that all rows begin with, whatever their width.
 _ROW = np.dtype([("level", "u1"), ("pseudonym", "V16"), ("chain", "V16"), ("event", "<i8")])
 _TAG = np.uint64(int.from_bytes(SIGNED_TAG, "little"))
 #: So many verifications, 4 ms, are worth a thread.
@@ -41,8 +41,8 @@ def forged(
 
     All rows of a message must be of one pseudonym and one budget period, the pseudonym must
     commit to the message's public key for that period, and the signature must be valid. The
-    messages are known to be exactly their groups and a trailer. Of every message, ``begins`` and
-    ``ends`` of shape (m,) say where it begins and where its last group ends.
+    messages are known to be exactly their groups and a trailer. ``begins`` and ``ends`` of shape
+    (m,) say where every message begins and where its last group ends.
     """
     chosen = np.zeros(len(begins), dtype=np.bool_)
     chosen[messages] = True

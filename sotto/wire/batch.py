@@ -36,7 +36,7 @@ def split_messages(body: bytes) -> list[bytes]:
     ------
     FormatError
         The body is not exactly that, or a message is empty or longer than ``MAX_MESSAGE`` bytes.
-        What is in the messages is not looked at.
+        The contents of the messages are not looked at.
     """
     messages = []
     position = 0

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 #: Rows checked at once: their columns stay in the second-level cache.
 _CHUNK = 1 << 15
-#: What a row has, as its layout and a batch's columns call it.
+#: Fields of a row, as its layout and a batch's columns call them.
 _COLUMNS = ("level", "pseudonym", "chain", "event", "payload")
-#: What it has besides of its message.
+#: Fields that it has of its message.
 _OF_MESSAGE = ("append", "cell")
 #: Keeps sums of times within 64 bits; durations are far below it.
 _FAR = 2**62
@@ -57,7 +57,7 @@ class Batch:
     event: NDArray[np.int64]
     #: Append time (ms) of the record that each row came in.
     append: NDArray[np.int64]
-    #: Of shape (n, W).
+    #: Payloads, of shape (n, W).
     payload: NDArray[np.uint8]
     #: The cell of the plan's segments, of the message that each row came in.
     cell: NDArray[np.uint8]
@@ -72,7 +72,7 @@ class Batch:
 
 
 class Reject(NamedTuple):
-    """What was not accepted, and why."""
+    """Rows that were not accepted, and why."""
 
     reason: Reason
     #: A complete message where the bytes could be read as one: the whole message, or a message of
@@ -89,8 +89,8 @@ class Decoded(NamedTuple):
 
     batches: list[Batch]
     rejects: list[Reject]
-    #: Of the rejects the rows at which nothing but the time is wrong (late or future), at most one
-    #: batch a metric: they do not count, and yet were seen.
+    #: Rejected rows whose only fault is their time (late or future), at most one batch a metric.
+    #: They are not counted, but they are audited.
     untimely: list[Batch]
 
 
@@ -245,7 +245,8 @@ class _Messages:
     def rejects(self) -> list[Reject]:
         """The messages that are rejected whole."""
         rejected = np.flatnonzero(self.reason)
-        # Of messages that are malformed or of another version no group has been found, and no row.
+        # Messages that are malformed or of another version have no group that was found, and no
+        # row.
         lost = self.groups.where(self.reason[self.groups.message] != 0)
         counts = np.zeros(len(self.reason), dtype=np.int64)
         np.add.at(counts, lost.message, lost.rows)
@@ -355,7 +356,7 @@ def _rows(messages: _Messages, metric: int, groups: Groups) -> tuple[Batch, Batc
     if not bad.any():
         return batch, batch[bad], []
     rejects = messages.row_rejects(groups, of_group[bad], starts[bad], reasons[bad])
-    # Of several reasons the lowest code is kept, and these two have the highest.
+    # The lowest code is kept of several reasons, and these two have the highest.
     untimely = (reasons == Reason.LATE) | (reasons == Reason.FUTURE)
     return batch[~bad], batch[untimely], rejects
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sotto.wire.signatures import Signer
 
 MAGIC = b"SO"
-#: Of a message, and of a signed one.
+#: The version of a message, and that of a signed one.
 VERSION, SIGNED_VERSION = 1, 2
 VERSIONS = (VERSION, SIGNED_VERSION)
 #: Bytes of the public key and the signature at the end of a signed message.
@@ -33,7 +33,7 @@ MAX_MESSAGE = 1 << 20
 HEADER = struct.Struct("<2sBBHH32s")
 GROUP = struct.Struct("<HHI")
 ROW = struct.Struct("<B16s16sq")
-#: Where in a row its pseudonym begins.
+#: The place in a row at which its pseudonym begins.
 _PSEUDONYM = 1
 
 
@@ -64,7 +64,7 @@ class Message(NamedTuple):
     fingerprint: bytes
     shard: int
     groups: tuple[Group, ...]
-    #: Of the plan's segments, of all rows; 0 where the plan has none.
+    #: The cell of the plan's segments, the same for all rows; 0 where the plan has none.
     cell: int = 0
 
 

@@ -63,7 +63,7 @@ class Groups(NamedTuple):
     metric: NDArray[np.int64]
     width: NDArray[np.int64]
     rows: NDArray[np.int64]
-    #: Where in the buffer its first row is.
+    #: The place of its first row in the buffer.
     start: NDArray[np.int64]
 
     def where(self, chosen: NDArray[np.bool_]) -> Groups:
@@ -102,8 +102,8 @@ def walk(
 ) -> tuple[Groups, NDArray[np.int64]]:
     """Find all groups of whole messages, and the messages that are not exactly their groups.
 
-    ``message`` has the indices of those to walk. Of every message, ``begins``, ``ends`` and
-    ``groups`` of shape (m,) say where its first group begins, where it ends and how many it has.
+    ``message`` has the indices of those to walk. ``begins``, ``ends`` and ``groups`` of shape (m,)
+    say where every message's first group begins, where it ends and how many it has.
     """
     pieces: list[Groups] = []
     broken = [message[:0]]

@@ -24,7 +24,7 @@ class Reason(IntEnum):
     # 16 was that of a release before 0.4.
     UNAUTHENTICATED = 17
     UNKNOWN_CELL = 18
-    #: Of a pseudonym that a person had forgotten; nothing is kept of it but the number.
+    #: A row of a pseudonym that a person had forgotten; nothing is kept of it but the number.
     FORGOTTEN = 19
 
     @property

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 #: Bytes of a private key's seed, of a public key and of a signature.
 SEED_BYTES, PUBLIC_KEY_BYTES, SIGNATURE_BYTES = 32, 32, 64
-#: Of a pseudonym that commits to a key. The 104 bits that are left of it are what somebody else's
-#: key would have to meet, in the same budget period. A single bit would leave more of them, but
-#: half of the pseudonyms of devices from before there were signatures have it.
+#: The first bytes of a pseudonym that commits to a key. Somebody else's key would have to meet the
+#: 104 bits that are left of it, in the same budget period. A single bit would leave more of them,
+#: but half of the pseudonyms of devices from before there were signatures have it.
 SIGNED_TAG = b"\xed\x25\x19"
 
 _MESSAGE = b"sotto.message.signed\0"
