@@ -1,1 +1,0 @@
-"""The two experiments of the gradual release paper, beside their theory."""
