@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar, cast
 
 import apache_beam as beam
 import grpc
@@ -45,6 +46,7 @@ _DOWNLOADING = {
 _LOOK = 1.0
 #: How an exception of a Python worker ends: its class, and what it says.
 _RAISED = re.compile(r"^(?:[\w.]*(?:Error|Exception): )+(?P<text>.+)$", re.MULTILINE)
+_View = TypeVar("_View", bound=PipelineOptions)
 _STAGE = re.compile(r"\s*\[while running .*\]$")
 
 
@@ -70,6 +72,19 @@ class LabelIds(ComponentIdMap):
                 raise AggregationError(f"two transforms would have the id {made}")
             self._ids[obj] = made
         return self._ids[obj]
+
+
+class _Options(PipelineOptions):
+    """Options of which each view is made once.
+
+    Beam asks for some eighty views a run, and parses all flags for each.
+    """
+
+    def view_as(self, cls: type[_View]) -> _View:
+        views = self.__dict__.setdefault("_views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        return cast(_View, views[cls])
 
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -114,7 +129,7 @@ class Runner:
 
         ``more``: values of options by name, in place of those that the options say.
         """
-        options = PipelineOptions([*self.options], **more)
+        options = _Options([*self.options], **more)
         named = options.view_as(GoogleCloudOptions)
         named.job_name = named.job_name or job
         pipeline = beam.Pipeline(FnApiRunner() if self.embedded else None, options)
