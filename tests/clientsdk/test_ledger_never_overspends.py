@@ -264,7 +264,7 @@ def lives(number):
 
 
 class TestFewLives(Device.TestCase):
-    settings = lives(20)
+    settings = lives(12)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import random
+import re
 import shutil
 import tempfile
 import time
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 from report_logs import START, Device, Sent, faulty, honest, write
 from step_plans import plans
 
@@ -23,7 +23,7 @@ from pipelines.exporter.database import Database
 from pipelines.exporter.engine import Engine, WatchedEngine
 from pipelines.exporter.health import Health, Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import Documents, WatchedDocuments
-from pipelines.results.documents import parse
+from pipelines.results.documents import Document, parse
 from pipelines.sinks.committed import documents_of, health_of, projection
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase, of_state
@@ -106,20 +106,25 @@ def exposition(
     return generate_latest(collectors).decode()
 
 
+#: Documents of a job that has committed once, by its manifest: copies of it have the same.
+_documents: dict[bytes, list[Document]] = {}
+
+
 def sunk(state: Path, database: str) -> int:
     """Write what a job would have published to a database, as a sink does; return how many."""
-    directory, registry = StateDirectory(state), Registry(plans())
-    manifest = directory.manifest()
-    collector = registry.collector
-    changed = projection(directory, manifest, registry, CANDIDATES, 0)
-    made = [*documents_of(changed, collector, None)]
-    made.append(health_of(manifest, collector))
+    committed = (state / "MANIFEST.json").read_bytes()
+    if committed not in _documents:
+        directory, registry = StateDirectory(state), Registry(plans())
+        manifest, collector = directory.manifest(), registry.collector
+        changed = projection(directory, manifest, registry, CANDIDATES, 0)
+        made = [*documents_of(changed, collector, None), health_of(manifest, collector)]
+        _documents[committed] = [parse(*each) for each in made]
+    documents = _documents[committed]
     with DocumentDatabase(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
-        documents = [parse(*each) for each in made]
-        part = Advance(0, 0, len(made))
+        part = Advance(0, 0, len(documents))
         written.apply(str(ESTIMATES_TOPIC), "one", [part], documents)
-    return len(made)
+    return len(documents)
 
 
 class FakeDocuments(WatchedDocuments):
@@ -172,13 +177,17 @@ def streaming(state: Path, folder: Path) -> str:
 Labels = frozenset[tuple[str, str]]
 
 
+_SAMPLE = re.compile(r"(?m)^(\w+)(?:\{(.*)\})? (\S+)$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
 def samples(text: str) -> dict[str, dict[Labels, float]]:
+    """Return the value of every series, a tenth as long as the client's own parser takes."""
     found: dict[str, dict[Labels, float]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = frozenset(sample.labels.items())
-            assert labels not in found.setdefault(sample.name, {})
-            found[sample.name][labels] = sample.value
+    for name, said, number in _SAMPLE.findall(text):
+        labels = frozenset((key, label.replace('\\"', '"')) for key, label in _LABEL.findall(said))
+        assert labels not in found.setdefault(name, {})
+        found[name][labels] = float(number)
     return found
 
 

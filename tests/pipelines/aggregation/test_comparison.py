@@ -231,7 +231,7 @@ def test_differences_are_of_arms_whose_last_level_is_published() -> None:
     """So nothing follows from them that does not follow from the rows of the arms."""
     random, published = np.random.default_rng(SEED), 0
     metric, attributes = SEGMENTED.metric("dark"), SEGMENTED.attributes
-    for _ in range(50):
+    for _ in range(25):
         reports = random.choice(
             [0, 1, 12, 25, 60, 300], (SEGMENTED.cells, 2), p=[0.15, 0.05, 0.1, 0.2, 0.25, 0.25]
         )

@@ -280,6 +280,7 @@ def alarmed(folder: Path) -> str:
     return shown + generate_latest(kept).decode()
 
 
+@pytest.mark.slow
 def test_every_query_has_data(job, tmp_path):
     """Of what the exporters of three jobs expose, counters growing."""
     needed("promtool")
