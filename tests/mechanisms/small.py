@@ -7,7 +7,7 @@ from collections import defaultdict
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -78,6 +78,11 @@ class Case:
     ladder: tuple[int, ...]
 
     def build(self) -> Mechanism:
+        """Return the mechanism, which is immutable, built once."""
+        return self._built
+
+    @cached_property
+    def _built(self) -> Mechanism:
         return build(self.spec, self.ladder, "metric")
 
 

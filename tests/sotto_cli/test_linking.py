@@ -42,7 +42,7 @@ def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(leve
 
 
 def test_more_bits_and_stronger_reports_tell_more():
-    widths = [recognized(constant("sue", size)) for size in (8, 32, 128, 512)]
+    widths = [recognized(constant("sue", size)) for size in (8, 64, 512)]
     assert widths == sorted(widths)
     assert widths[0] < 0.02
     assert widths[-1] > 0.9

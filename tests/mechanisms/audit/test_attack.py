@@ -108,7 +108,7 @@ class TestFaultySamplers:
             return payloads
 
         # All differing bits of both rungs rarely agree with one of two values.
-        trials = 200_000 if claim.name in ("rappor", "split_bits") else 50_000
+        trials = 150_000 if claim.name in ("rappor", "split_bits") else 25_000
         assert self.caught(mechanism, sampler, trials=trials)
 
     @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_shares_over_mixed_levels_are_unbiased(spec: dict[str, Any]) -> None:
 @every_spec
 @pytest.mark.parametrize("yes", [0, 5, 60])
 def test_intervals_of_few_reports_cover(spec: dict[str, Any], yes: int) -> None:
-    ladder, covered, trials = made(spec, (3_000_000,)), 0, 300
+    ladder, covered, trials = made(spec, (3_000_000,)), 0, 120
     if spec["name"] == "christofides":
         ladder = made({**spec, "cards": (5, 10, 85)}, (3_000_000,))
     truths, levels = np.array([1] * yes + [0] * (60 - yes)), np.zeros(60, dtype=np.int64)
