@@ -34,6 +34,7 @@ from sotto.errors import ParameterError
 from sotto.log.reader import EARLIEST, Block, Corrupt
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
+from sotto.wire.reasons import Reason
 
 Keyed: TypeAlias = tuple[bytes, bytes]
 #: All values of a key.
@@ -149,6 +150,8 @@ class Gathered:
         note: dict[str, Any] = {"offsets": self.offsets} if self.offsets else {}
         if self.clock != EARLIEST:
             note["clock"] = self.clock
+        if ahead := sum(each.reason is Reason.FUTURE and not each.rows for each in self.rejects):
+            note["future"] = ahead
         yield from rejected(self.rejects, Tally(reports=self.reports), note)
 
 

@@ -336,7 +336,7 @@ class JobHealth(Subject):
     def sum(self, parts: list[bytes]) -> bytes:
         tally, rejects, clock = Tally(), Counter[str](), None
         offsets: dict[str, int] = {}
-        numbers = dict.fromkeys(OPEN, 0)
+        numbers = dict.fromkeys((*OPEN, "future"), 0)
         for part in map(json.loads, parts):
             tally = tally.plus(Tally(*part.get("tally", Tally())))
             rejects.update(part.get("rejects", {}))
@@ -355,7 +355,7 @@ class JobHealth(Subject):
         collector = self.stream.plans.registry().collector
         health = {
             **Tally(*value["tally"])._asdict(),
-            **{name: value[name] for name in (*OPEN, "clock", "offsets")},
+            **{name: value[name] for name in (*OPEN, "future", "clock", "offsets")},
         }
         return [
             documents.rejects_document(job, collector, value["rejects"], revision),

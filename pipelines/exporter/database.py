@@ -31,7 +31,7 @@ from pipelines.results.views import ENDS, NEWEST, VIEW_ESTIMATES, is_complete, n
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
 #: Numbers of a job's health.
-NUMBERS = ("reports", "duplicates", "chains", "pseudonyms", "state_bytes")
+NUMBERS = ("reports", "duplicates", "chains", "pseudonyms", "state_bytes", "future")
 
 
 class MetricKey(NamedTuple):

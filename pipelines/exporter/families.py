@@ -219,6 +219,7 @@ def _sink(samples: Samples, sink: SinkState) -> None:
     samples.add("sotto_state_chains", health["chains"])
     samples.add("sotto_state_pseudonyms", health["pseudonyms"])
     samples.add("sotto_state_bytes", health["state_bytes"], "states")
+    samples.add("sotto_future_records_total", health["future"])
 
 
 def _plans(samples: Samples, registry: Registry) -> None:

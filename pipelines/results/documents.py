@@ -121,7 +121,10 @@ _PERIOD = _of_record(Budget)
 _HEALTH = _Object(
     "Health",
     {
-        **{each.name: _Int64 | None for each in results.fields_of(JobNumbers)},
+        **{
+            each.name: _Int64 | None if each.about.absent is None else NotRequired[_Int64 | None]
+            for each in results.fields_of(JobNumbers)
+        },
         "clock": _Int64 | None,
         "offsets": _Rows | None,
     },

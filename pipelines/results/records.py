@@ -269,6 +269,10 @@ class JobNumbers:
     chains: Annotated[int | None, About("answers in open budget periods")]
     pseudonyms: Annotated[int | None, About("pseudonyms in open budget periods")]
     state_bytes: Annotated[int | None, About("state of open budget periods")]
+    future: Annotated[
+        int | None,
+        About("records rejected whole, as they were ahead of the job's clock", absent=0),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ _NUMBERS = {
     "chains": "answers in open budget periods",
     "pseudonyms": "pseudonyms in open budget periods",
     "state_bytes": "state of open budget periods",
+    "future": "records rejected whole, as they were ahead of the job's clock",
 }
 
 

@@ -45,7 +45,7 @@ from pipelines.beam import (
     WriteRejects,
 )
 from pipelines.beam.stream import closing_time, next_settling
-from pipelines.results.documents import parse
+from pipelines.results.documents import HealthDocument, parse
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError
 from sotto.plan.registry import Registry
@@ -217,6 +217,9 @@ def test_a_message_from_the_future_is_rejected_and_changes_no_other(tmp_path):
     found = outcome(tmp_path, create([*messages, Sent(now_ms() + 2 * DAY, b"a message")]))
     assert more(found, wanted) == {"future": 1}
     assert found[:3] == wanted[:3]
+    documents = [parse(*each) for each in Folder(tmp_path / "documents").lines()]
+    (health,) = [each.health for each in documents if isinstance(each, HealthDocument)]
+    assert health["future"] == 1
 
 
 def test_a_grouping_that_changes_append_times_shows(tmp_path):

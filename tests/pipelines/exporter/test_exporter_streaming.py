@@ -108,7 +108,9 @@ def test_jobs_of_several_collectors_are_told_apart(job, database):
     with DocumentDatabase(database) as written:
         documents = [
             rejects_document("their job", "theirs.example", {"late": 3}, 1),
-            health_document("their job", "theirs.example", {"offsets": {"a@b/0": 9}}, 1),
+            health_document(
+                "their job", "theirs.example", {"offsets": {"a@b/0": 9}, "future": 5}, 1
+            ),
         ]
         read = [Advance(0, 0, 2)]
         written.apply(str(theirs), "two", read, [parse(*each) for each in documents])
@@ -126,6 +128,7 @@ def test_jobs_of_several_collectors_are_told_apart(job, database):
     assert unheard.asked == []
     late = {"collector": "theirs.example", "reason": "late"}
     assert value(found, "sotto_reports_rejected_total", **late) == 3
+    assert value(found, "sotto_future_records_total", collector="theirs.example") == 5
     lag = {dict(series)["collector"] for series in found["sotto_lag_records"]}
     assert lag == {"tests.example", "theirs.example"}
     missing = {"collector": "none-estimates", "source": "database", "status": "missing"}
