@@ -25,7 +25,10 @@ from sotto.wire.decode import decode
 
 
 class Aggregated(NamedTuple):
-    """What aggregating took: CPU and wall seconds, memory in MB, CPU seconds of the bound."""
+    """What aggregating took: CPU and wall seconds, memory in MB, CPU seconds of the bound.
+
+    ``stored`` is MB of the state directory.
+    """
 
     reports: int
     counted: int
@@ -35,6 +38,7 @@ class Aggregated(NamedTuple):
     wall: float
     peak: float
     bound: float
+    stored: float
 
 
 def aggregate_apart(
@@ -66,9 +70,10 @@ def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") ->
     if result.rejects or result.tally.revoked:
         raise RuntimeError(f"reports of the benchmark were rejected: {result.rejects}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    stored = sum(path.stat().st_size for path in Path(state).rglob("*") if path.is_file()) / 1e6
     tally = result.tally
     return Aggregated(
-        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, bound
+        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, bound, stored
     )
 
 

@@ -6,7 +6,9 @@ cores; workers are one Python process a slot.
 Reports are those of ``benchmarks.kafka``, all in the topic before the job is submitted. The rate
 is taken from the first health document with reports to the one that has all of them counted, so
 that starting costs nothing. A bounded run (``sotto aggregate``) of the same topic stands beside it,
-on one core, by wall time too. The checkpoint is the first that was begun after all was counted.
+on one core. The ratio is of processor time for a report: that of the task manager and all workers,
+by that of the bounded run. The checkpoint is the first that was begun after all was counted; its
+bytes, and those of the bounded run's state directory, are also given for a live chain.
 
 Cores are processor time by wall time: of the broker, the job manager, the task manager, and all
 workers.
@@ -28,24 +30,29 @@ from benchmarks.reports import CANDIDATES, plan
 from benchmarks.soak.flinkjob import SLOTS, FlinkJob, Follower, memory
 from benchmarks.soak.stage import FaultError
 from deploy.errors import DeployError
+from deploy.flink.settings import TASK_MANAGER_HEAP
 from deploy.kafka.broker import LocalBroker
 from pipelines.flink.rest import FlinkError
 from pipelines.results.documents import HealthDocument
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 
-#: Rows a message, and reports of the topic.
-CASES = ((5, 2_000_000), (50, 6_000_000))
+#: Rows a message, reports of the topic, and megabytes of the task manager's heap.
+CASES = (
+    (5, 2_000_000, TASK_MANAGER_HEAP),
+    (50, 6_000_000, TASK_MANAGER_HEAP),
+    (50, 30_000_000, 6144),
+)
 #: How long anything may take, s.
 PATIENCE = 600
-#: The last columns of the table, see :meth:`Bench.usage`.
-COLUMNS = ("    cores B/JM/TM/w", "MB TM/w", "checkpoint MB, s")
+#: The last columns of the table.
+COLUMNS = ("    cores B/JM/TM/w", "MB TM/w", "checkpoint MB, s", "B/chain: stream, bounded")
 
 
 class Bench:
     """A job on a session of its own, and what is known of it."""
 
-    def __init__(self, folder: Path, local: LocalBroker, topic: ReportTopic) -> None:
+    def __init__(self, folder: Path, local: LocalBroker, topic: ReportTopic, heap: int) -> None:
         client, compiled = local.client_file, plan()
         self.topic, self.broker, self._local = topic, Broker.from_file(client), local
         self.job = FlinkJob(
@@ -58,6 +65,7 @@ class Bench:
             linger=2_000,
             parallelism=SLOTS,
             candidates={compiled.fingerprint: {"destination": CANDIDATES}},
+            heap=heap,
         )
         self.job.make_topics()
         self._estimates = Follower(self.broker, SinkTopic(topic.name, "estimates"))
@@ -77,16 +85,17 @@ class Bench:
         """Return what time it is, and the processor time of all processes until now."""
         return time.monotonic(), [sum(map(_processor, pids)) for pids in self.pids()]
 
-    def usage(self, since: tuple[float, list[float]]) -> tuple[str, str, str]:
-        """Return cores used since :meth:`clock`, memory now, and the second checkpoint from now."""
+    def used(self, since: tuple[float, list[float]]) -> tuple[float, list[float]]:
+        """Return wall seconds, and the processor time of all processes, since :meth:`clock`."""
         (began, before), (now, after) = since, self.clock()
-        cores = (f"{(b - a) / (now - began):.2f}" for a, b in zip(before, after, strict=True))
-        *_, manager, workers = self.pids()
-        held = f"{memory(manager):,.0f}/{memory(workers):,.0f}"
-        size, seconds = self._checkpoint(2)
-        return "/".join(cores), held, f"{size:,.1f}, {seconds:.1f}"
+        return now - began, [b - a for a, b in zip(before, after, strict=True)]
 
-    def _checkpoint(self, number: int) -> tuple[float, float]:
+    def held(self) -> str:
+        """Return the memory of the task manager and of the workers, MB."""
+        *_, manager, workers = self.pids()
+        return f"{memory(manager):,.0f}/{memory(workers):,.0f}"
+
+    def checkpoint(self, number: int) -> tuple[float, float]:
         """Return MB and seconds of the last checkpoint, once so many more have been made."""
         wanted, deadline = self.job.checkpoints() + number, time.monotonic() + PATIENCE
         while self.job.checkpoints() < wanted:
@@ -102,18 +111,20 @@ def main() -> None:
         local = LocalBroker(Path(name) / "broker")
         try:
             local.start()
-            table = Table("rows/message", "reports", "stream/s", "bounded/s", "ratio", *COLUMNS)
-            for rows, reports in CASES:
-                _backlog(table, local, Path(name) / f"rows-{rows}", rows, reports)
+            table = Table("rows/message", "reports", "stream/s", "bounded/s", "CPU ratio", *COLUMNS)
+            for rows, reports, heap in CASES:
+                _backlog(table, local, Path(name) / f"{reports}", rows, reports, heap)
         except (DeployError, FlinkError, FaultError) as error:
             print(f"not measured: {error}")
         finally:
             local.stop()
 
 
-def _backlog(table: Table, local: LocalBroker, folder: Path, rows: int, reports: int) -> None:
-    topic = ReportTopic(f"rows-{rows}", 1, PARTITIONS)
-    bench = Bench(folder, local, topic)
+def _backlog(
+    table: Table, local: LocalBroker, folder: Path, rows: int, reports: int, heap: int
+) -> None:
+    topic = ReportTopic(f"reports-{reports}", 1, PARTITIONS)
+    bench = Bench(folder, local, topic, heap)
     fill(bench.broker, topic, rows, reports)
     bounded = aggregate_apart(folder / "state", servers=bench.broker.servers, topic=str(topic))
     bench.job.session.start()
@@ -122,14 +133,18 @@ def _backlog(table: Table, local: LocalBroker, folder: Path, rows: int, reports:
         first = _until(bench, lambda done: done.reports > 0)
         clock = bench.clock()
         last = _until(bench, lambda done: done.stepped >= bounded.reports)
-        usage = bench.usage(clock)
+        wall, taken = bench.used(clock)
+        size, seconds = bench.checkpoint(2)
+        held = bench.held()
     finally:
         bench.job.stop()
-    rate = (last.stepped - first.stepped) / (last.time - first.time)
-    reference = bounded.reports / bounded.wall
+    counted = last.stepped - first.stepped
+    ratio = sum(taken[2:]) / counted / (bounded.cpu / bounded.reports)
     table.row(
-        *(rows, bounded.reports, f"{rate:,.0f}", f"{reference:,.0f}", f"{rate / reference:.2f}"),
-        *usage,
+        *(rows, bounded.reports, f"{counted / (last.time - first.time):,.0f}"),
+        *(f"{bounded.reports / bounded.wall:,.0f}", f"{ratio:.2f}"),
+        *("/".join(f"{each / wall:.2f}" for each in taken), held, f"{size:,.1f}, {seconds:.1f}"),
+        ", ".join(f"{each * 1e6 / bounded.counted:.1f}" for each in (size, bounded.stored)),
     )
 
 

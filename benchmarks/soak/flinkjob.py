@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 from benchmarks.soak.stage import FaultError, wait_until
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.operator import Operator
+from deploy.flink.settings import TASK_MANAGER_HEAP
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
 from pipelines.flink.rest import FlinkError
@@ -41,7 +42,8 @@ class FlinkJob:
     """A job and its session, in one folder.
 
     ``checkpoint_every``, ``every`` and ``linger`` are milliseconds: between checkpoints, at least
-    between documents about one thing, and for how long rows are gathered.
+    between documents about one thing, and for how long rows are gathered. ``heap`` is megabytes of
+    the task manager.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class FlinkJob:
         linger: int,
         parallelism: int = 1,
         candidates: Candidates | None = None,
+        heap: int = TASK_MANAGER_HEAP,
     ) -> None:
-        self.session = LocalFlink(folder / "flink", slots=SLOTS)
+        self.session = LocalFlink(folder / "flink", slots=SLOTS, heap=heap)
         self.folder = JobFolder(folder / "job")
         self.parallelism = parallelism
         #: Flink's name of it, another one each time that it is submitted.

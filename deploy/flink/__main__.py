@@ -10,6 +10,7 @@ from pathlib import Path
 from deploy import jars
 from deploy.flink.archives import JOB_SERVER, SOURCE, fetch, fetch_job_server
 from deploy.flink.cluster import LocalFlink, Ports
+from deploy.flink.settings import TASK_MANAGER_HEAP
 from sotto.errors import SottoError
 
 STATE = jars.ROOT / "build" / "flink"
@@ -31,6 +32,9 @@ def main() -> int:
     start.add_argument("--pool-port", type=int, default=50000, help="of the workers' pool")
     start.add_argument("--slots", type=int, default=2, help="tasks that run side by side")
     start.add_argument("--cache", type=int, default=256, metavar="MB", help="state of a worker")
+    start.add_argument(
+        "--heap", type=int, default=TASK_MANAGER_HEAP, metavar="MB", help="state of all jobs"
+    )
     stop = commands.add_parser("stop", help="stop it; checkpoints and savepoints stay")
     for command in (start, stop):
         command.add_argument("--folder", type=Path, default=STATE, help="of all its files")
@@ -47,7 +51,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.command == "stop":
         print("stopped" if LocalFlink(args.folder).stop() else "no session is running")
         return 0
-    session = LocalFlink(args.folder, slots=args.slots, cache=args.cache)
+    session = LocalFlink(args.folder, slots=args.slots, cache=args.cache, heap=args.heap)
     job, pool = args.job_port, args.pool_port
     ports = Ports(rest=args.port, rpc=args.port + 1, job=job, artifacts=job - 1, pool=pool)
     started = session.start(ports, say=lambda text: print(text, flush=True))

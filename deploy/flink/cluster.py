@@ -44,16 +44,22 @@ class Ports:
 class LocalFlink:
     """A session whose files are all in one folder, made if it does not exist.
 
-    ``slots`` tasks run side by side, and ``cache`` is megabytes of state that a worker keeps
-    between bundles.
+    ``slots`` tasks run side by side; ``cache`` is megabytes of state that a worker keeps between
+    bundles, and ``heap`` those of the task manager, where the state of all keys is.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], slots: int = 2, cache: int = 256) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        slots: int = 2,
+        cache: int = 256,
+        heap: int = settings.TASK_MANAGER_HEAP,
+    ) -> None:
         if not slots >= 1:
             raise DeployError(f"slots {slots} must be at least 1")
         self.folder = Path(folder).resolve()
         self._slots = slots
-        self._cache = cache
+        self._cache, self._heap = cache, heap
         self._ports_file = self.folder / "ports.json"
         self._configuration = self.folder / "conf"
         # A task manager has another name each time: one that died is not taken for its successor.
@@ -150,7 +156,7 @@ class LocalFlink:
         for name in ("conf", "tmp", "checkpoints", "savepoints"):
             # Pseudonyms are in checkpoints: others than a group that the umask lets in stay out.
             (self.folder / name).mkdir(mode=0o770, parents=True, exist_ok=True)
-        says = settings.configuration(self.folder, ports.rest, ports.rpc, self._slots)
+        says = settings.configuration(self.folder, ports.rest, ports.rpc, self._slots, self._heap)
         text = settings.to_yaml(says)
         (self._configuration / "config.yaml").write_text(text, encoding="utf-8")
         self._ports_file.write_text(json.dumps(asdict(ports)) + "\n", encoding="ascii")
@@ -161,7 +167,7 @@ class LocalFlink:
             return settings.job_manager(folders, conf)
         if process is self.task_manager:
             name = ["-D", f"taskmanager.resource-id={self._name_file.read_text('ascii')}"]
-            return [*settings.task_manager(folders, conf), *name]
+            return [*settings.task_manager(folders, conf, self._heap), *name]
         if process is self.job_server:
             flink, artifacts = f"{HOST}:{ports.rest}", self.folder / "artifacts"
             listens = HOST, ports.job, ports.artifacts

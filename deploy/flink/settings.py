@@ -30,6 +30,7 @@ _MEMORY = {
     "managed.size": 128,
     "jvm-metaspace.size": 256,
 }
+#: Megabytes of a task manager's heap, which holds the state of its jobs.
 TASK_MANAGER_HEAP = sum(size for name, size in _MEMORY.items() if name.endswith(".heap.size"))
 _DIRECT = ("framework.off-heap.size", "task.off-heap.size", "network.max")
 TASK_MANAGER_LIMITS = [
@@ -48,12 +49,15 @@ _OPENED = """
 REFLECTION = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED.split()]
 
 
-def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, object]:
+def configuration(
+    folder: Path, rest: int, rpc: int, slots: int, heap: int = TASK_MANAGER_HEAP
+) -> dict[str, object]:
     """Return the settings of a session on loopback, with checkpoints and savepoints in ``folder``.
 
     ``rest`` and ``rpc`` are the ports of clients, and of the task manager to the job manager;
-    ``slots`` tasks run side by side.
+    ``slots`` tasks run side by side; ``heap`` is that of the task manager, in megabytes.
     """
+    memory = {**_MEMORY, "task.heap.size": heap - _MEMORY["framework.heap.size"]}
     return {
         "jobmanager.rpc.address": HOST,
         "jobmanager.rpc.port": rpc,
@@ -67,7 +71,7 @@ def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, ob
         "taskmanager.bind-host": HOST,
         "taskmanager.numberOfTaskSlots": slots,
         "taskmanager.cpu.cores": float(slots),
-        **{f"taskmanager.memory.{name}": f"{size}m" for name, size in _MEMORY.items()},
+        **{f"taskmanager.memory.{name}": f"{size}m" for name, size in memory.items()},
         "pipeline.max-parallelism": MAX_PARALLELISM,
         "state.backend.type": "hashmap",
         # The vendored gRPC of a job that has ended loads classes yet.
@@ -101,8 +105,8 @@ def job_manager(folders: Sequence[Path], conf: Path) -> list[str]:
     return [*_java(folders, SMALL_HEAP), JOB_MANAGER, "--configDir", str(conf)]
 
 
-def task_manager(folders: Sequence[Path], conf: Path) -> list[str]:
-    java = _java(folders, TASK_MANAGER_HEAP, *TASK_MANAGER_LIMITS)
+def task_manager(folders: Sequence[Path], conf: Path, heap: int = TASK_MANAGER_HEAP) -> list[str]:
+    java = _java(folders, heap, *TASK_MANAGER_LIMITS)
     return [*java, TASK_MANAGER, "--configDir", str(conf)]
 
 
