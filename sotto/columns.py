@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from mechanisms.exact import MICRO
@@ -74,3 +75,15 @@ def number(value: float) -> str:
     if value >= 100 or (value and math.isclose(value, round(value), rel_tol=1e-12)):
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def time_text(time: int) -> str:
+    """Return a time, in milliseconds since the epoch, to the minute in UTC; a day if it is one.
+
+    >>> time_text(1_370_044_800_000), time_text(1_370_045_700_000), time_text(1 << 62)
+    ('2013-06-01', '2013-06-01 00:15', '4611686018427387904 ms')
+    """
+    try:
+        return f"{datetime.fromtimestamp(time // 1000, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    except (OverflowError, ValueError, OSError):
+        return f"{time} ms"

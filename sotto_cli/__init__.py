@@ -22,6 +22,7 @@ COMMANDS = (
     "replay",
     "log",
     "aggregate",
+    "quarantine",
     "requeue",
     "retain",
     "forget",
@@ -45,7 +46,7 @@ COMMANDS = (
 )
 
 #: Those that are in :mod:`sotto_cli.upkeep`.
-_UPKEEP = ("requeue", "retain", "forget", "backup", "restore")
+_UPKEEP = ("quarantine", "requeue", "retain", "forget", "backup", "restore")
 
 #: What a missing module is part of.
 _EXTRAS = {

@@ -56,29 +56,21 @@ once; neither loses anything.
 from __future__ import annotations
 
 import argparse
-import sys
-import threading
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipelines.storage.plan_folder import PlanFolder
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import ParameterError
 from sotto.exit_status import ExitStatus
 from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
-    from pipelines.bounded.run import Progress, RunResult
+    from pipelines.bounded.run import RunResult
     from pipelines.sinks.kafka import Publish
     from pipelines.sources.base import BoundedSource
 
-
 #: Seconds that a job that follows waits for a command that holds the directory.
 _WAIT = 60.0
-#: Seconds between two looks for old segments of the log.
-_RETAINED_EVERY = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--as-of TIME", "take only what was appended up to then")
     add("--since TIME", "leave out what was appended before: for a state directory made anew")
     most = "reports in one run at most, which bounds memory (default: one million, or four where "
-    add("--max-reports N", most + "6 GiB of memory are free)", type=int)
+    add("--max-reports N", most + "6 GiB of memory are free)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -117,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
     plans, candidates = plans_of(args.plan)
     source, publish = _source(args), _publish(args)
     from pipelines.storage.directory import StateDirectory
+    from pipelines.storage.plan_folder import PlanFolder
 
     stored = StateDirectory(args.state).plans
     folder = PlanFolder(args.plans, stored, source.open, options.warn)
@@ -125,63 +118,46 @@ def run(args: argparse.Namespace) -> int:
     options.quiet_libraries()
     from pipelines.beam.runners import Runner
     from pipelines.bounded.run import aggregate, keep_freed_memory
-    from pipelines.maintenance.retention import retain
+    from pipelines.maintenance.retention import HourlyRetention
 
-    runner = Runner(tuple(args.beam), _print_job)
+    wait = _WAIT if args.follow else 0.0
+    runner = Runner(tuple(args.beam), lambda text: options.say(f"job: {text}"))
+    retention = HourlyRetention(args.state, args.log, args.log_retention, args.database, wait)
     keep_freed_memory()
 
-    retained = float("-inf")
-
-    def once(progress: Progress) -> RunResult:
-        nonlocal retained
+    def once() -> RunResult:
         found, strings = folder.added_to(plans, candidates)
-        result = aggregate(
-            source,
-            args.state,
-            found,
-            args.database,
-            as_of=args.as_of,
-            since=args.since,
-            max_reports=args.max_reports,
-            progress=progress,
-            candidates=strings,
-            publish=publish,
-            runner=runner,
-            elsewhere=args.files,
-            stop=stopped.is_set,
-            wait=_WAIT if args.follow else 0.0,
-        )
-        if args.log_retention is not None and time.monotonic() - retained > _RETAINED_EVERY:
-            retained = time.monotonic()
-            gone = retain(args.state, args.log, args.log_retention, args.database, wait=_WAIT)
-            if gone.segments:
-                print(f"{len(gone.segments):,} segments of the log removed", flush=True)
+        with options.progress_bar(source.unit, "aggregate") as progress:
+            result = aggregate(
+                source,
+                args.state,
+                found,
+                args.database,
+                as_of=args.as_of,
+                since=args.since,
+                max_reports=args.max_reports,
+                progress=progress,
+                candidates=strings,
+                publish=publish,
+                runner=runner,
+                elsewhere=args.files,
+                stop=stopped.is_set,
+                wait=wait,
+            )
+        if gone := retention.look():
+            print(f"{gone:,} segments of the log removed", flush=True)
+        if result.runs or not args.follow:
+            print("\n".join(result.lines()), flush=True)
+        if result.unpublished:
+            text = f"generation {result.generation} is committed, but not published: "
+            options.error(text + result.unpublished + "; trying again" * args.follow)
         return result
 
     with options.stopping() as stopped:
         if args.follow:
-            follow(once, stopped, args.every / 1000, source.unit)
-            return 0
-        with options.progress_bar(source.unit, "aggregate") as progress:
-            result = once(progress)
-        print("\n".join(summary(result)), flush=True)
-        if result.unpublished:
-            _print_unpublished(result)
-            return ExitStatus.FAILED
-        return ExitStatus.INTERRUPTED if stopped.is_set() else ExitStatus.DONE
-
-
-def _print_job(text: str) -> None:
-    print(f"sotto: job: {text}", file=sys.stderr, flush=True)
-
-
-def _print_unpublished(result: RunResult, what_now: str = "") -> None:
-    print(
-        f"sotto: error: generation {result.generation} is committed, but not published: "
-        f"{result.unpublished}{what_now}",
-        file=sys.stderr,
-        flush=True,
-    )
+            options.follow(once, stopped, args.every / 1000)
+            return ExitStatus.DONE
+        return ExitStatus.FAILED if once().unpublished else options.stopped_status(stopped)
 
 
 def _source(args: argparse.Namespace) -> BoundedSource:
@@ -205,81 +181,11 @@ def _publish(args: argparse.Namespace) -> Publish | None:
             raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
         return None
     from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic, Several
-    from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import SinkTopic
 
-    file = args.publish_broker or args.broker
-    if file is None and args.kafka is None:
+    args.broker = args.publish_broker or args.broker
+    if args.broker is None and args.kafka is None:
         raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
-    broker = Broker(args.kafka) if file is None else Broker.from_file(file)
-    ways: list[Publish] = []
-    if args.publish is not None:
-        ways.append(EstimatesTopic(broker, SinkTopic.parse(args.publish)))
-    if args.publish_quarantine is not None:
-        ways.append(QuarantineTopic(broker, SinkTopic.parse(args.publish_quarantine)))
-    return Several(ways)
-
-
-def follow(
-    once: Callable[[Progress], RunResult],
-    stopped: threading.Event,
-    seconds: float,
-    unit: str = "bytes",
-) -> None:
-    """Run again and again, so many seconds apart, until ``stopped`` is set."""
-    from pipelines.sinks.sql import ProjectionError
-
-    begun = False
-    while not stopped.is_set():
-        try:
-            with options.progress_bar(unit, "aggregate") as progress:
-                result = once(progress)
-            begun = True
-        except (ProjectionError, BrokerError) as error:
-            # A broker that cannot be used at the start is for a person to put right.
-            if isinstance(error, BrokerError) and not begun:
-                raise
-            print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
-            stopped.wait(seconds)
-            continue
-        if result.runs:
-            print("\n".join(summary(result)), flush=True)
-        if result.unpublished:
-            _print_unpublished(result, "; trying again")
-        stopped.wait(seconds)
-
-
-def summary(result: RunResult) -> list[str]:
-    """Return what aggregating came to, in lines."""
-    tally = result.tally
-    rate = tally.reports / result.seconds if result.seconds else 0.0
-    size = f"{result.size / 1e6:,.1f} MB"
-    if result.unit != "bytes":
-        size = f"{result.size:,} {result.unit}"
-    lines = [
-        f"generation {result.generation}: {tally.reports:,} reports, {size}, "
-        f"{result.runs} runs, {result.seconds:.1f} s, {rate:,.0f} reports a second",
-    ]
-    future = [
-        f"warning: {number:,} records of partition {name} bear a time ahead of this machine's "
-        "clock and are in quarantine as future: one of the clocks is wrong"
-        for name, number in result.future.items()
-    ]
-    where = " in the log" if result.unit == "bytes" else ""
-    if not result.runs:
-        return [f"generation {result.generation}: nothing new{where}", *future]
-    return [*lines, *fates(result), *future]
-
-
-def fates(result: RunResult) -> list[str]:
-    """Return what became of the reports taken, in lines."""
-    tally = result.tally
-    numbers = {
-        "counted": tally.counted,
-        "superseded by a newer level": tally.superseded,
-        "duplicates": tally.duplicates,
-        "in quarantine": sum(result.rejects.values()),
-        **{f"  {reason}": number for reason, number in result.rejects.items()},
-        "pseudonyms revoked": tally.revoked,
-    }
-    return [f"{number:>15,}  {what}" for what, number in numbers.items()]
+    broker = options.broker_of(args)
+    kinds = ((args.publish, EstimatesTopic), (args.publish_quarantine, QuarantineTopic))
+    return Several([kind(broker, SinkTopic.parse(name)) for name, kind in kinds if name])

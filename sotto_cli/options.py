@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sotto.errors import ParameterError
+from sotto.errors import BrokerError, ParameterError
+from sotto.exit_status import ExitStatus
 from sotto.plan.durations import parse_duration, parse_time
+from sotto.wire.reasons import Reason
 
 if TYPE_CHECKING:
     from pipelines.alerts.watch import AlertWatch
@@ -118,6 +120,14 @@ def share(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} must be a share, such as 1% or 0.01")
 
 
+def reason(text: str) -> Reason:
+    """Return why something was rejected: the type of an option such as ``--reason late``."""
+    known = {each.label: each for each in Reason}
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is none: {', '.join(known)}")
+    return known[text]
+
+
 #: Types of options, by the word that stands for their value.
 _TYPES: dict[str, Callable[[str], object]] = {
     "DURATION": duration,
@@ -171,6 +181,16 @@ def add_broker(
     add(where, "--broker FILE", file)
 
 
+def add_reasons(parser: argparse.ArgumentParser, help: str) -> None:
+    """Declare ``--reason``: labels of reasons, as :class:`~sotto.wire.reasons.Reason`."""
+    add(parser, "--reason REASON", help, [], action="append", type=reason)
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--wait``."""
+    add(parser, "--wait DURATION", "how long to wait for a run that is under way", "60s")
+
+
 def add_source(parser: argparse.ArgumentParser, topics: str) -> None:
     """Declare ``--log``, ``--kafka`` and ``--broker``, of which one is given, and ``--topic``."""
     where = parser.add_mutually_exclusive_group(required=True)
@@ -187,10 +207,11 @@ def broker_of(args: argparse.Namespace) -> Broker:
     return Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
 
 
-def topics_of(names: Sequence[str]) -> list[ReportTopic]:
+def topics_of(names: Sequence[str] | str | None) -> list[ReportTopic]:
     """Return the topics of reports that ``--topic`` names, one at least."""
     from sotto.kafka.topics import ReportTopic
 
+    names = [names] if isinstance(names, str) else names
     if not names:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
     return [ReportTopic.parse(name) for name in names]
@@ -215,9 +236,19 @@ def alerts_of(args: argparse.Namespace, reader: ResultsReader) -> AlertWatch:
     return AlertWatch(reader, configuration, kept, warn=warn)
 
 
+def say(text: str) -> None:
+    """Print what the command itself says on standard error."""
+    print(f"sotto: {text}", file=sys.stderr, flush=True)
+
+
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    print(f"sotto: warning: {text}", file=sys.stderr, flush=True)
+    say(f"warning: {text}")
+
+
+def error(text: str) -> None:
+    """Print an error that does not end the command on standard error."""
+    say(f"error: {text}")
 
 
 def warn_unsigned(plans: Sequence[CompiledPlan]) -> None:
@@ -266,6 +297,36 @@ def status_line() -> Callable[[str], None]:
     if not sys.stderr.isatty():
         return lambda text: None
     return lambda text: print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def stopped_status(stopped: threading.Event) -> ExitStatus:
+    """Return how a command ends that an interrupt may have stopped between two steps."""
+    return ExitStatus.INTERRUPTED if stopped.is_set() else ExitStatus.DONE
+
+
+def follow(
+    once: Callable[[], object],
+    stopped: threading.Event,
+    seconds: float,
+    at_start: type[Exception] = BrokerError,
+) -> None:
+    """Do something again and again, so many seconds apart, until ``stopped`` is set.
+
+    A broker, or a database, that cannot be used is an error that is printed; one of the kind
+    ``at_start``, before it has been done once, is for a person to put right, and raised.
+    """
+    from pipelines.sinks.sql import ProjectionError
+
+    begun = False
+    while not stopped.is_set():
+        try:
+            once()
+            begun = True
+        except (ProjectionError, BrokerError) as problem:
+            if not begun and isinstance(problem, at_start):
+                raise
+            error(f"{problem}; trying again")
+        stopped.wait(seconds)
 
 
 @contextmanager

@@ -25,16 +25,9 @@ client.json is what sotto topics takes. PostgreSQL needs pip install 'sottovoce-
 from __future__ import annotations
 
 import argparse
-import sys
-import threading
 from functools import partial
-from typing import TYPE_CHECKING
 
-from sotto.errors import BrokerError
 from sotto_cli import options
-
-if TYPE_CHECKING:
-    from pipelines.sinks.transfer import Transfer, Transferred
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,50 +44,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import DocumentDatabase
     from pipelines.sinks.transfer import Transfer
+    from sotto.errors import SottoError
     from sotto.kafka.topics import SinkTopic
 
     topic = SinkTopic.parse(args.topic)
     broker = options.broker_of(args)
+    begun = False
+
+    def once() -> None:
+        nonlocal begun
+        done = sink.run(stopped.is_set)
+        if done.records or done.lost or not begun:
+            print("\n".join(done.lines()), flush=True)
+        begun = True
+
     with (
         options.stopping() as stopped,
         DocumentDatabase(args.database) as database,
         Transfer(broker, topic, database, replace=args.replace) as sink,
     ):
         if args.follow:
-            _follow(sink, stopped, args.every / 1000)
+            options.follow(once, stopped, args.every / 1000, at_start=SottoError)
             return 0
-        print("\n".join(summary(sink.run(stopped.is_set))))
-        return 130 if stopped.is_set() else 0
-
-
-def _follow(sink: Transfer, stopped: threading.Event, seconds: float) -> None:
-    from pipelines.sinks.sql import ProjectionError
-
-    begun = False
-    while not stopped.is_set():
-        try:
-            done = sink.run(stopped.is_set)
-        except (ProjectionError, BrokerError) as error:
-            # A broker or database that cannot be used at the start is for a person to put right.
-            if not begun:
-                raise
-            print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
-        else:
-            if done.records or done.lost or not begun:
-                print("\n".join(summary(done)), flush=True)
-            begun = True
-        stopped.wait(seconds)
-
-
-def summary(done: Transferred) -> list[str]:
-    """Return what taking a topic came to, in lines."""
-    applied = done.applied
-    numbers = {
-        "no newer than what is there": applied.stale,
-        "of another job, left; --replace takes the newest job's": applied.others,
-        "that are no documents": done.poison,
-        "that the database cannot store": applied.refused,
-        "deleted by the broker before they were taken": done.lost,
-    }
-    lines = [f"{done.records:,} records, {applied.written:,} documents written"]
-    return lines + [f"{number:>9,}  {what}" for what, number in numbers.items() if number]
+        once()
+        return options.stopped_status(stopped)

@@ -81,6 +81,40 @@ class RunResult:
             rejects=dict(both.rejects),
         )
 
+    def lines(self) -> list[str]:
+        """Return what aggregating, or requeueing, came to, for people."""
+        tally = self.tally
+        future = [
+            f"warning: {number:,} records of partition {name} bear a time ahead of this machine's "
+            "clock and are in quarantine as future: one of the clocks is wrong"
+            for name, number in self.future.items()
+        ]
+        size = (
+            f"{self.size / 1e6:,.1f} MB" if self.unit == "bytes" else f"{self.size:,} {self.unit}"
+        )
+        rate = tally.reports / self.seconds if self.seconds else 0.0
+        said = (
+            f"{tally.reports:,} reports, {size}, {self.runs} runs, {self.seconds:.1f} s, "
+            f"{rate:,.0f} reports a second"
+        )
+        nothing = {"bytes": "nothing new in the log", "reports": "nothing that these plans cure"}
+        if not self.runs:
+            said = nothing.get(self.unit, "nothing new")
+        elif self.unit == "reports":
+            said = f"{size} requeued, {self.seconds:.1f} s"
+        first = f"generation {self.generation}: {said}"
+        if not self.runs:
+            return [first, *future]
+        numbers = {
+            "counted": tally.counted,
+            "superseded by a newer level": tally.superseded,
+            "duplicates": tally.duplicates,
+            "in quarantine": sum(self.rejects.values()),
+            **{f"  {reason}": number for reason, number in self.rejects.items()},
+            "pseudonyms revoked": tally.revoked,
+        }
+        return [first, *(f"{number:>15,}  {what}" for what, number in numbers.items()), *future]
+
 
 #: Called with how much is taken, and how much will be at the end.
 Progress = Callable[[int, int], None]

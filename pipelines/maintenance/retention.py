@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,30 @@ def retain(
             driver.expire(now)
         remove_segments(found, progress)
         return found
+
+
+class HourlyRetention:
+    """Removes segments of a log that are counted and older than an age, once an hour."""
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str],
+        log: str | os.PathLike[str] | None,
+        age: int | None,
+        database: str | URL | None,
+        wait: float,
+    ) -> None:
+        self._state, self._log, self._age = state, log, age
+        self._database, self._wait = database, wait
+        self._next = 0.0
+
+    def look(self) -> int:
+        """Remove what is due, if an age is given; return how many segments were removed."""
+        if self._age is None or time.monotonic() < self._next:
+            return 0
+        self._next = time.monotonic() + 3600
+        found = retain(self._state, self._log, self._age, self._database, wait=self._wait)
+        return len(found.segments)
 
 
 def remove_segments(found: Removable, progress: Progress = lambda done, total: None) -> None:

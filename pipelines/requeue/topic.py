@@ -11,9 +11,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pipelines.sinks.kafka import producer_for, send_all
 from pipelines.sinks.quarantine import (
+    Entry,
     Record,
     check_reasons,
     is_curable,
@@ -29,7 +31,10 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import MAX_BATCH, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
+from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
+
+Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass
@@ -71,13 +76,13 @@ class RequeueTopics:
         self._reasons = frozenset(reasons)
         self._again = again
 
-    def waiting(self, progress: Callable[[int, int], None]) -> Found:
+    def waiting(self, progress: Progress) -> Found:
         """Return what there is, and send nothing."""
         found = Found()
         deque(self._curable(found, progress), maxlen=0)
         return found
 
-    def requeue(self, progress: Callable[[int, int], None]) -> Found:
+    def requeue(self, progress: Progress) -> Found:
         """Give back what the plans cure, and return what there was."""
         found = Found()
 
@@ -94,37 +99,59 @@ class RequeueTopics:
             send_all(producer, str(self.target), cured())
         return found
 
-    def _curable(
-        self, found: Found, progress: Callable[[int, int], None]
-    ) -> Generator[tuple[Record, int]]:
+    def _curable(self, found: Found, progress: Progress) -> Generator[tuple[Record, int]]:
         """Yield what waits, each once, as it is given back, with its reports; and count it."""
         with connected(self._broker) as topics:
-            origin = topics.find_sink(self.origin).partitions
-            target = topics.check_sink(self.target, self._stay).partitions
-        back = {
-            (dict(record.headers).get("job"), record.key)
-            for record in read_to_end(self._broker, str(self.target), target)
-        }
-        seen: set[tuple[bytes, bytes]] = set()
+            topics.check_sink(self.target, self._stay)
         now = now_ms()
-        for record in read_to_end(self._broker, str(self.origin), origin, progress):
+        for _, entry, done in _entries(self._broker, self.origin, self.target, progress):
+            plan = None if entry is None else plan_of(entry.reject.message)
+            if entry is not None and not (plan and is_curable(entry.reject, self._reasons, now)):
+                continue
             try:
-                entry = parse(record.key, record.value, record.headers)
+                given = None if entry is None else requeue_record(entry)
             except FormatError:
+                given = None
+            if given is None or entry is None or plan is None:
                 found.unreadable += 1
                 continue
-            reject, known = entry.reject, (entry.job.encode(), entry.key)
-            plan = plan_of(reject.message)
-            if not is_curable(reject, self._reasons, now) or plan is None or known in seen:
-                continue
-            seen.add(known)
-            try:
-                given = requeue_record(entry)
-            except FormatError:
-                found.unreadable += 1
-                continue
-            rows = max(reject.rows, 1)
-            into = found.done if known in back else found.waiting
-            into[reject.reason.label, plan.hex()] += rows
-            if known not in back or self._again:
+            rows = max(entry.reject.rows, 1)
+            into = found.done if done else found.waiting
+            into[entry.reject.reason.label, plan.hex()] += rows
+            if not done or self._again:
                 yield given, rows
+
+
+def held(broker: Broker, name: str, progress: Progress) -> Iterator[tuple[str, Reject, bool]]:
+    """Yield what the topic ``NAME-quarantine`` holds: place, and whether it was given back.
+
+    The place is partition and offset, such as ``3/1200``. Records that cannot be read are left out.
+    """
+    topics = SinkTopic(name, "quarantine"), SinkTopic(name, "requeue")
+    for place, entry, done in _entries(broker, *topics, progress):
+        if entry is not None:
+            yield place, entry.reject, done
+
+
+def _entries(
+    broker: Broker, origin: SinkTopic, target: SinkTopic, progress: Progress
+) -> Iterator[tuple[str, Entry | None, bool]]:
+    """Yield the entries of a topic of quarantine, each once; None for what cannot be read."""
+    with connected(broker) as topics:
+        sizes = [topics.find_sink(each).partitions for each in (origin, target)]
+    back = {
+        (dict(record.headers).get("job"), record.key)
+        for record in read_to_end(broker, str(target), sizes[1])
+    }
+    seen: set[tuple[bytes, bytes]] = set()
+    for record in read_to_end(broker, str(origin), sizes[0], progress):
+        place = f"{record.partition}/{record.offset}"
+        try:
+            entry = parse(record.key, record.value, record.headers)
+        except FormatError:
+            yield place, None, False
+            continue
+        known = entry.job.encode(), entry.key
+        if known not in seen:
+            seen.add(known)
+            yield place, entry, known in back

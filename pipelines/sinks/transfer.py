@@ -40,6 +40,18 @@ class Transferred:
             self.applied.plus(other.applied), self.poison + other.poison, self.lost + other.lost
         )
 
+    def lines(self) -> list[str]:
+        """Return what taking the topic came to, for people."""
+        numbers = {
+            "no newer than what is there": self.applied.stale,
+            "of another job, left; --replace takes the newest job's": self.applied.others,
+            "that are no documents": self.poison,
+            "that the database cannot store": self.applied.refused,
+            "deleted by the broker before they were taken": self.lost,
+        }
+        first = f"{self.records:,} records, {self.applied.written:,} documents written"
+        return [first, *(f"{n:>9,}  {what}" for what, n in numbers.items() if n)]
+
 
 class Transfer:
     """Writes a topic of estimates to a database.

@@ -41,7 +41,7 @@ def waiting(
             continue
         found: Counter[tuple[str, str]] = Counter()
         for reject, plan in _rejects(directory.files, entry):
-            if is_curable(reject, reasons, now):
+            if plan and is_curable(reject, reasons, now):
                 found[reject.reason.label, plan] += max(reject.rows, 1)
         taken = {(reason, plan) for reason, plan, _ in entry.requeued}
         for (reason, plan), rows in sorted(found.items()):
@@ -49,8 +49,21 @@ def waiting(
                 yield Requeue(entry.generation, reason, plan, rows)
 
 
+def held(directory: StateDirectory, manifest: Manifest) -> Iterator[tuple[str, Reject, bool]]:
+    """Yield all that is in quarantine, oldest first: its place, and whether it was taken again.
+
+    The place is the generation that rejected it and the number in its file, such as ``7.0``.
+    """
+    for entry in manifest.quarantine:
+        taken = {(reason, plan) for reason, plan, _ in entry.requeued}
+        for number, (reject, plan) in enumerate(_rejects(directory.files, entry)):
+            again = is_curable(reject, [reject.reason], LATEST)
+            done = again and (reject.reason.label, plan) in taken
+            yield f"{entry.generation}.{number}", reject, done
+
+
 def _rejects(state: StateFiles, entry: Quarantined) -> Iterator[tuple[Reject, str]]:
-    """Yield the messages in a file that name a plan, with its fingerprint in hexadecimal."""
+    """Yield the messages in a file, with the fingerprint of the plan, if they name one."""
     try:
         content = files.load(state.quarantine(entry), quarantine.KIND)
     except FileNotFoundError as error:
@@ -59,9 +72,7 @@ def _rejects(state: StateFiles, entry: Quarantined) -> Iterator[tuple[Reject, st
             "meanwhile, as its retention is over; try again"
         ) from error
     for reject in quarantine.unpack(content):
-        plan = plan_of(reject.message)
-        if plan is not None:
-            yield reject, plan.hex()
+        yield reject, (plan_of(reject.message) or b"").hex()
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pipelines.exporter.arrivals import PAUSE, RECORDS
-from pipelines.web import formats, words
+from pipelines.web import formats
 from pipelines.web.views import View
+from sotto.wire.reasons import Reason
 
 #: Budget periods that are listed, the newest ones.
 _PERIODS = 60
@@ -44,7 +45,7 @@ def rejections(view: View) -> Mapping[str, object]:
         Rejected(
             each.collector,
             each.reason,
-            words.reason(each.reason),
+            Reason.meaning_of(each.reason),
             each.reports,
             each.requeued,
             round(100 * each.reports / max(most, 1), 2),

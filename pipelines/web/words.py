@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sotto.wire.reasons import Reason
-
 _INTERVAL = (
     "The interval of 95 % covers the noise that devices added: of 100 such intervals about 95 hold "
     "the figure of the reports that counted here. It does not cover devices that are silent: those "
@@ -147,33 +145,6 @@ CEILINGS = (
     "A device stops recording before a ceiling would be exceeded. Ceilings belong to one device "
     "and one collector: a person with several devices, or who reinstalls, has several."
 )
-
-#: Explanations of rejected reports, by reason.
-REASONS = {
-    Reason.MALFORMED: "bytes that are no message",
-    Reason.UNKNOWN_VERSION: "of a version of the format that is not known here",
-    Reason.UNKNOWN_PLAN: "of a plan that was not given to the job",
-    Reason.UNKNOWN_METRIC: "of a metric that the plan does not have",
-    Reason.WRONG_WIDTH: "a payload of another width than the plan says",
-    Reason.WRONG_SHARD: "in a shard that is not the pseudonym's",
-    Reason.IMPOSSIBLE_LEVEL: "of a level that the metric does not have",
-    Reason.OUT_OF_DOMAIN: "a symbol that no device can send",
-    Reason.MISALIGNED_TIME: "an event time that the plan's resolution does not have",
-    Reason.FUTURE: "recorded after it was appended, or appended after now: a clock is wrong",
-    Reason.LATE: "older than any report may be",
-    Reason.OVER_BUDGET: "of a pseudonym that sent more than its budget",
-    Reason.EQUIVOCATION: "of a pseudonym that gave two answers where there can be one",
-    Reason.REVOKED: "of a pseudonym that had been revoked before",
-    Reason.CORRUPT_LOG: "records of the log that are damaged",
-    Reason.UNKNOWN_CELL: "of a segment that the plan does not have",
-    Reason.FORGOTTEN: "of a pseudonym that was removed when its person asked for that",
-    Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",
-}
-
-
-def reason(label: str) -> str:
-    """Return what a reason means; empty for one that is not known."""
-    return {each.label: text for each, text in REASONS.items()}.get(label, "")
 
 
 def of_kinds(kinds: Iterable[str]) -> list[str]:

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(what, "--state DIR", "of sotto aggregate")
     options.add(what, "--check FILE", "read a backup, and say whether it is whole")
     add("--out FILE", "where to write it; it must not exist")
-    add("--wait DURATION", "how long to wait for a run that is under way", "60s")
+    options.add_wait(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--database URL", "as of sotto aggregate")
     add("--dry-run", "print what there is of each, and change nothing")
-    add("--wait DURATION", "how long to wait for a run that is under way", "60s")
+    options.add_wait(parser)
 
 
 def run(args: argparse.Namespace) -> int:

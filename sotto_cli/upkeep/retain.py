@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep DURATION", "how long these stay; default: the plans' horizon, 7d for checkpoints")
     add("--database URL", "as of sotto aggregate")
     add("--dry-run", "print what would be removed, and change nothing")
-    add("--wait DURATION", "how long to wait for a run that is under way", "60s")
+    options.add_wait(parser)
 
 
 def run(args: argparse.Namespace) -> int:

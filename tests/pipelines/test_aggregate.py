@@ -19,15 +19,14 @@ from fake_kafka import FakeCluster, install
 from plan_texts import plan_head
 from report_logs import START, Device, append, write
 
-from pipelines.bounded.run import RunResult
 from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import ProjectionError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.plan.compile import load_plan
 from sotto_cli import main
-from sotto_cli.aggregate import follow
 from sotto_cli.estimates import table
+from sotto_cli.options import follow
 
 pytestmark = pytest.mark.slow
 
@@ -269,16 +268,14 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
 def test_following_tries_a_failed_projection_again(capsys):
     stopped, rounds = threading.Event(), iter([False, True])
 
-    def once(progress: object) -> RunResult:
+    def once() -> None:
         if not next(rounds):
             raise ProjectionError("locked")
         stopped.set()
-        return RunResult(generation=2, runs=1)
 
     follow(once, stopped, 0.01)
-    out, error = capsys.readouterr()
-    assert error == "sotto: error: locked; trying again\n"
-    assert out.startswith("generation 2: ")
+    assert capsys.readouterr().err == "sotto: error: locked; trying again\n"
+    assert stopped.is_set()
 
 
 def without_log(folder: Path) -> list[str]:

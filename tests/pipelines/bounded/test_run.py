@@ -28,7 +28,6 @@ from sotto.errors import AggregationError, PlanError
 from sotto.log.reader import LogReader, Record, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
-from sotto_cli.aggregate import summary
 
 pytestmark = pytest.mark.slow
 
@@ -492,7 +491,7 @@ def test_records_from_the_future_are_quarantined_and_hold_up_no_others(small, tm
     assert result.rejects["future"] == len(records) + 1
     assert (
         f"{len(records) + 1:,} records of partition {lane.name} bear a time ahead"
-        in (summary(result)[-1])
+        in (result.lines()[-1])
     )
     assert counted(state) == undisturbed
     assert StateDirectory(state).manifest().clock < now

@@ -62,7 +62,7 @@ def test_what_waits_is_told_and_then_counted(folder, capsys):
     ("more", "said"),
     [
         (("--state", "state", "--reason", "late"), "rejected as late would be rejected again"),
-        (("--state", "state", "--reason", "whim"), "'whim' is none: malformed, "),
+        (("--state", "state", "--reason", "whim"), "--reason: 'whim' is none: malformed, "),
         (("--state", "state", "--topic", "reports-e1-p8"), "--topic and --again go with"),
         (("--state", "state", "--max-reports", "0"), "--max-reports: '0'"),
         (("--state", "nowhere"), "holds no run"),
@@ -84,7 +84,7 @@ def test_of_a_streaming_job_plans_are_given(capsys):
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown():
-    from sotto_cli.upkeep.requeue import waiting_lines
+    from pipelines.requeue.contents import waiting_lines
 
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
     lines = waiting_lines(waiting, {}, BOTH)

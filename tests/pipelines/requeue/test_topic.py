@@ -51,7 +51,10 @@ def test_a_record_ahead_of_the_clock_is_given_back_once_it_is_not(monkeypatch):
     message = HEADER.pack(MAGIC, 1, 0, 0, 1, BOTH[0].fingerprint)
     times = (START, START + 1, now_ms() + DAY)
     found = [Reject(Reason.FUTURE, message, time, rows) for time in times for rows in (0, 1)]
-    records = [quarantine_record(each, "job") for each in found]
+    records = [
+        SimpleNamespace(**quarantine_record(each, "job")._asdict() | {"partition": 3, "offset": at})
+        for at, each in enumerate(found)
+    ]
     there = SimpleNamespace(partitions=1)
     brokers = SimpleNamespace(find_sink=lambda _: there, check_sink=lambda *_: there)
     monkeypatch.setattr(topic, "connected", lambda _: nullcontext(brokers))
@@ -64,3 +67,12 @@ def test_a_record_ahead_of_the_clock_is_given_back_once_it_is_not(monkeypatch):
     assert waiting.unreadable == 0
     given = [record.timestamp for record, _ in topics._curable(waiting, lambda *_: None)]
     assert given == [START, START + 1]
+    records[0].value = None
+    records[1].headers = ()
+    records[2].offset, records[3] = 20, records[2]
+    held = [(place, each.append) for place, each, _ in topic.held(*_given(topics))]
+    assert held == [("3/0", START), ("3/20", START + 1), *((f"3/{at}", times[2]) for at in (4, 5))]
+
+
+def _given(topics):
+    return topics._broker, "reports", lambda *_: None

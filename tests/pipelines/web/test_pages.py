@@ -21,7 +21,7 @@ from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
 from pipelines.web.pages import PLAN as PLAN_PAGE
 from pipelines.web.snapshot import Snapshot
 from pipelines.web.views import MetricView, PlanView, View
-from sotto.wire.reasons import Reason
+from sotto.wire.reasons import MEANINGS, Reason
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
 def test_every_kind_and_reason_has_a_sentence():
     kinds = {"share", "group", "mean", "missing", "quantile", "cdf", "bit", "string", "unexplained"}
     assert set(words.KINDS) == {*kinds, "false_names"}
-    assert set(words.REASONS) == set(Reason)
+    assert set(MEANINGS) == set(Reason)
 
 
 def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
