@@ -12,7 +12,6 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from deploy import certificates, jars
@@ -32,8 +31,8 @@ START_SECONDS = 60
 class LocalBroker:
     """A broker whose files are all in one folder, made if it does not exist.
 
-    ``heap`` is in megabytes and ``options`` are for Java. ``advertised`` is the port on loopback
-    that clients are told to connect to: that of whoever stands between, or 0 for the broker's own.
+    ``heap`` is in megabytes. ``advertised`` is the port on loopback that clients are told to
+    connect to: that of whoever stands between, or 0 for the broker's own.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class LocalBroker:
         folder: str | os.PathLike[str],
         profile: str = "plain",
         heap: int = 256,
-        options: Sequence[str] = (),
         advertised: int = 0,
     ) -> None:
         if profile not in PROFILES:
@@ -50,7 +48,6 @@ class LocalBroker:
         self.profile = profile
         self.client_file = self.folder / "client.json"
         self._heap = heap
-        self._options = tuple(options)
         self._advertised = advertised
         self._properties = self.folder / "server.properties"
         self._process = Process(self.folder, "broker", str(self._properties))
@@ -116,7 +113,7 @@ class LocalBroker:
         options = jars.java_options([parts], self._heap, SOURCE)
         if not self._formatted:
             self._format(program, ["-Xmx128m", *options[-2:], "kafka.tools.StorageTool"])
-        command = [program, *self._options, *options, "kafka.Kafka", str(self._properties)]
+        command = [program, *options, "kafka.Kafka", str(self._properties)]
         self._process.start(command, {})
         try:
             self._wait_until_it_answers(ports[0])

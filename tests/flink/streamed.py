@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafka import KafkaProducer
@@ -53,6 +54,7 @@ class World:
         self.database = f"sqlite:///{folder / 'sunk.db'}"
         self.devices = 0
         self.waiting: list[subprocess.Popen[str]] = []
+        self.logs: list[Path] = []
         self.add_plan(small_plan())
         self.make_topic(self.first, "--sinks")
 
@@ -109,6 +111,7 @@ class World:
         with open(log, "w", encoding="utf-8") as file:
             process = subprocess.Popen(command, stdout=file, stderr=file, text=True)
         self.waiting.append(process)
+        self.logs.append(log)
         return process, log
 
     def last_checkpoint(self, job: str) -> str:
@@ -125,6 +128,14 @@ class World:
 
         before = made()
         until(lambda: made() > before + 1, lambda: self.manager.failure(job))
+
+    @contextmanager
+    def restarted(self, job: str) -> Iterator[None]:
+        """Return once all of a job that is done harm to runs again."""
+        before = len(self.manager.failures(job))
+        yield
+        until(lambda: len(self.manager.failures(job)) > before, lambda: "the job has not failed")
+        until(lambda: self.manager.job(job).well, lambda: self.manager.failure(job))
 
     def outage(self, job: str) -> None:
         """Stop the broker until readers wait for it, and start it again."""
@@ -165,11 +176,19 @@ class World:
         self.sotto("sink", "--topic", f"{self.first.name}-estimates", *where, *self._broker)
         return self.tables(self.database)
 
+    def until_plans_are_kept(self, number: int, seconds: float = 0) -> None:
+        """Return once so many plans are in the job's folder, for so many seconds."""
+        folder = self.folder / "job" / "plans"
+
+        def kept() -> bool:
+            came = [path.stat().st_mtime for path in folder.glob("*.json")]
+            return len(came) == number and time.time() - max(came) >= seconds
+
+        until(kept, lambda: f"{[*folder.iterdir()]}")
+
     def until_plans_are_known(self, number: int) -> None:
         """Return once so many plans are in the job's folder, and all workers have looked there."""
-        folder = self.folder / "job" / "plans"
-        until(lambda: len([*folder.glob("*.json")]) == number, lambda: f"{[*folder.iterdir()]}")
-        time.sleep(LOOK_SECONDS + 1)
+        self.until_plans_are_kept(number, LOOK_SECONDS + 1)
 
     def requeue(self) -> None:
         given = [word for path in self.plans.iterdir() for word in ("--plan", str(path))]

@@ -20,7 +20,9 @@ from sotto.plan.durations import parse_time
 
 pytestmark = pytest.mark.slow
 
-REPORTS, MAX_REPORTS = 30_000, 20_000
+REPORTS, MAX_REPORTS, RUNS = 9_000, 6_000, 2
+#: A week, few enough that reports of all levels are among the first.
+DEVICES = 600
 PATIENCE = 600
 #: After all reports, so that runs at different times decide alike which windows are complete.
 AS_OF = "2023-10-01"
@@ -33,7 +35,7 @@ class World:
         self.folder, self.log = folder, folder / "log"
         self.plan = folder / "plan.json"
         self.plan.write_bytes(plan().to_json())
-        write(self.log, weeks(plan(), REPORTS))
+        write(self.log, weeks(plan(), REPORTS, DEVICES))
         empty_state(folder / "empty")
         self.expected = self.files(self.embedded())
 
@@ -44,7 +46,7 @@ class World:
         state = self.state("embedded")
         as_of = parse_time(AS_OF)
         done = aggregate(self.log, state, [plan()], as_of=as_of, max_reports=MAX_REPORTS)
-        assert done.runs == 2
+        assert done.runs == RUNS
         return state
 
     def command(self, state: Path, *options: str) -> list[str]:
@@ -64,42 +66,22 @@ class World:
         }
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return World(tmp_path_factory.mktemp("bounded"))
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
 
 
-def check(world, state, *options):
-    command = world.command(state, *options)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"{REPORTS:,} reports" in done.stdout
-    assert done.stderr.count("sotto: job: done after ") == 2
-    assert world.files(state) == world.expected
+def test_whatever_was_killed_two_workers_make_the_files_that_one_process_makes(local, world):
+    """The pool, the job server and a driver are killed; the managers are in the streaming test.
 
-
-def test_two_workers_make_the_files_that_one_process_makes(local, world):
-    """And the job server sends no files: it names what it sends in the pipeline's settings."""
-    check(world, world.state("flink"), *local.options, "--parallelism=2")
-    for job in JobManager(local.address).jobs():
-        with urllib.request.urlopen(f"{local.address}/jobs/{job.id}/jobmanager/config") as answer:
-            said = {one["key"]: one["value"] for one in json.load(answer)}
-        assert not said.get("pipeline.jars")
-
-
-def test_another_runs_after_each_process_was_killed(local, world):
-    """The managers are killed in the tests of streaming."""
+    The next driver begins at once, beside the job of the first, which goes on.
+    """
     for process in (local.pool, local.job_server):
         process.kill()
         local.start()
-    check(world, world.state("restarted"), *local.options, "--parallelism=1")
-
-
-def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(local, world):
-    """The next one begins at once, beside the job of the first, which goes on."""
-    state = world.state("killed")
-    command = world.command(state, *local.options, "--parallelism=1")
-    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    state = world.state("flink")
+    command = world.command(state, *local.options)
+    first = subprocess.Popen([*command, "--parallelism=1"], stderr=subprocess.PIPE, text=True)
     assert first.stderr is not None
     assert "running after" in first.stderr.readline()
     # So that the job is within its work, not at its beginning.
@@ -109,5 +91,19 @@ def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(local, world
         time.sleep(0.05)
     first.kill()
     first.communicate()
-    subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True)
+    done = subprocess.run(
+        [*command, "--parallelism=2"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{REPORTS:,} reports" in done.stdout
+    assert done.stderr.count("sotto: job: done after ") == RUNS
     assert world.files(state) == world.expected
+    # The job server sends no files: it names what it sends in the pipeline's settings.
+    for job in JobManager(local.address).jobs():
+        with urllib.request.urlopen(f"{local.address}/jobs/{job.id}/jobmanager/config") as answer:
+            said = {one["key"]: one["value"] for one in json.load(answer)}
+        assert not said.get("pipeline.jars")

@@ -22,9 +22,7 @@ pytestmark = [
 def broker(archives, tmp_path_factory):
     with fetched():
         jars.jars("kafka", SOURCE)
-    broker = LocalBroker(
-        tmp_path_factory.mktemp("broker"), heap=192, options=("-XX:TieredStopAtLevel=1",)
-    )
+    broker = LocalBroker(tmp_path_factory.mktemp("broker"), heap=192)
     broker.start()
     yield broker
     broker.stop()
@@ -38,43 +36,39 @@ def world(local, broker, tmp_path):
 
 
 def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world):
+    """One job from its first record to its end: each part of a session is killed in turn."""
     world.publish(6)
     # The third unpacks to more than is ever read of a batch.
     world.produce(b"no report", b"SO" * 40, bytes(56 << 20))
+    # Reports of a plan that comes later are rejected, and counted once they are given back.
+    world.publish(3, later_plan())
     job = world.submit("--parallelism=2")
     world.until_equal(job)
 
+    world.add_plan(later_plan())
+    world.until_plans_are_kept(2)
     # The broker is away; no restart is used up, however long that takes.
     world.publish(3)
     world.outage(job)
-    world.publish(3)
+    # A new epoch needs nothing to be told, nor does a new plan.
+    world.make_topic(world.second)
+    world.topics.append(world.second)
+    world.publish(4)
+    world.until_plans_are_known(2)
+    world.requeue()
+    world.publish(2, later_plan())
     world.until_equal(job)
     assert world.manager.failures(job) == []
 
     world.wait_for_checkpoint(job)
     world.publish(3)
-    world.session.task_manager.kill()
-    world.session.start()
+    with world.restarted(job):
+        world.session.task_manager.kill()
+        world.session.start()
     world.publish(3)
-    world.until_equal(job)
-
-    kill(world.session.workers[-1:])
+    with world.restarted(job):
+        kill(world.session.workers[-1:])
     world.publish(3)
-    world.until_equal(job)
-
-    # A new epoch needs nothing to be told.
-    world.make_topic(world.second)
-    world.topics.append(world.second)
-    world.publish(4)
-    world.until_equal(job)
-
-    # Reports of a plan that comes later are rejected, and counted once they are given back.
-    world.publish(3, later_plan())
-    world.until_equal(job)
-    world.add_plan(later_plan())
-    world.until_plans_are_known(2)
-    world.requeue()
-    world.publish(2, later_plan())
     world.until_equal(job)
 
     saved = world.manager.savepoint(job, (world.session.folder / "savepoints").as_uri(), stop=True)
@@ -91,22 +85,21 @@ def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world):
     found = world.until_equal(job)
     assert found["rejected"] == {"malformed": 2, "unknown_version": 1, "unknown_plan": 6}
 
+    waiting_needs_no_job_server_and_ends_a_job_whose_topic_is_made_again(world, job)
 
-def test_waiting_needs_no_job_server_and_ends_a_job_whose_topic_is_made_again(world):
+
+def waiting_needs_no_job_server_and_ends_a_job_whose_topic_is_made_again(world, job):
     """Flink would restart such a job for a quarter of an hour."""
-    job = world.submit("--parallelism=1")
-    world.wait_for_checkpoint(job)
-    (first,) = world.waiting
-    first.kill()
-    world.session.job_server.kill()
-    process, log = world.wait()
-    until(lambda: "pipeline: running" in log.read_text("utf-8"), lambda: log.read_text("utf-8"))
-    world.remake_topic(world.first)
-    assert process.wait(PATIENCE) == ExitStatus.LOST
-    submitted = (world.folder / "stream-0.log").read_text("utf-8").splitlines()
+    submitted = world.logs[-1].read_text("utf-8").splitlines()
     place = r"job \w+, http://\S+/#/job/running/\w+/overview"
     assert re.fullmatch(f"submitted: {place}", submitted[0])
     assert {line.partition(":")[0] for line in submitted[1:]} == {"pipeline"}
+    world.waiting[-1].kill()
+    world.session.job_server.kill()
+    process, log = world.wait()
+    until(lambda: "pipeline: running" in log.read_text("utf-8"), lambda: log.read_text("utf-8"))
+    world.remake_topic(world.second)
+    assert process.wait(PATIENCE) == ExitStatus.LOST
     watched = log.read_text("utf-8").splitlines()
     assert re.fullmatch(f"runs already: {place}", watched[0])
     assert "deleted and created again" in watched[-1]

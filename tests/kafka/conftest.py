@@ -24,8 +24,6 @@ from pipelines.sources import kafka_reader
 from sotto.kafka import admin
 
 HEAP = 192
-#: A broker that lives for seconds starts sooner where Java optimizes less.
-JAVA = ("-XX:TieredStopAtLevel=1",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,14 +72,14 @@ def archives():
 
 @pytest.fixture(scope="session")
 def _plain(archives, tmp_path_factory):
-    broker = LocalBroker(tmp_path_factory.mktemp("plain"), heap=HEAP, options=JAVA)
+    broker = LocalBroker(tmp_path_factory.mktemp("plain"), heap=HEAP)
     yield broker
     broker.stop()
 
 
 @pytest.fixture(scope="session")
 def _tls(archives, tmp_path_factory):
-    broker = LocalBroker(tmp_path_factory.mktemp("tls"), "tls", heap=HEAP, options=JAVA)
+    broker = LocalBroker(tmp_path_factory.mktemp("tls"), "tls", heap=HEAP)
     yield broker
     broker.stop()
 

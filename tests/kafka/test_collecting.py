@@ -48,7 +48,7 @@ def test_stored_batches_show_no_more_than_one_hold(local, topic, collector):
 def test_an_outage_is_a_503_and_nothing_is_lost(local, topic, collector):
     sent = [message(shard) for shard in range(3)]
     wait_for(lambda: collector.post(body(sent[0])) == 204)
-    local.kill()
+    local.stop()
     assert collector.post(body(sent[1])) == 503
     local.start()
     wait_for(lambda: collector.post(body(sent[1])) == 204, 300)

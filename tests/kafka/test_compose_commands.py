@@ -47,7 +47,7 @@ class Contained(LocalBroker):
     """
 
     def __init__(self, folder: Path, keys: Path) -> None:
-        super().__init__(folder, heap=192, options=("-XX:TieredStopAtLevel=1",))
+        super().__init__(folder, heap=192)
         self._keys = keys
         self.inside = ""
 

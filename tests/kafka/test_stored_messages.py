@@ -68,7 +68,7 @@ def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, br
     client = SeededClient(small_plan(), seed=3, clock=clock, publisher=publisher, leaks_values=True)
     # From the second day on a flush sends what is due under two pseudonyms.
     assert [day(client, patience=300) for _ in range(4)] == [(each, None) for each in (1, 2, 2, 2)]
-    local.kill()
+    local.stop()
     for _ in range(2):
         sent, error = day(client, patience=0)
         assert (sent, error is None) == (0, False)
