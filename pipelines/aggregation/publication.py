@@ -130,13 +130,14 @@ class Publication:
     def _unions(self) -> Iterator[Slice]:
         """Yield what follows from a published sum and its parts that are: the rest of it.
 
+        A part is withheld that has no level, be it for few reports in a single separable group.
         Arms of an experiment are never put together.
         """
         attributes = self.plan.attributes
         arms = len(attributes) - 1 if self.plan.experiment is not None else None
         every = [each for each in slices(attributes) if self.reports(each).any()]
         for whole in every:
-            if whole.name in self.hidden:
+            if not self.levels(whole).any():
                 continue
             fixed = dict(whole.fixed)
             for at, attribute in enumerate(attributes):
@@ -148,7 +149,7 @@ class Publication:
                     if len(each.fixed) == len(fixed) + 1
                     and {**fixed, at: dict(each.fixed).get(at)} == dict(each.fixed)
                 ]
-                few = [each for each in parts if each.name in self.hidden]
+                few = [each for each in parts if not self.levels(each).any()]
                 if 1 < len(few) < len(parts):
                     numbers = [dict(each.fixed)[at] for each in few]
                     names = {place: attributes[place].values[n] for place, n in fixed.items()}

@@ -288,7 +288,10 @@ def gives_a_group_away(name: str, segments: str, trials: int) -> tuple[int, int]
     return seen, unsafe
 
 
-@pytest.mark.parametrize(("name", "segments"), [*product(("city", "few", "host"), ("", "os: [a]"))])
+@pytest.mark.parametrize(
+    ("name", "segments"),
+    [*product(("city", "few", "host"), ("", "os: [a]")), ("host", "os: [a, b]")],
+)
 def test_no_combination_isolates_a_cohort_or_a_line_of_few_reports(name, segments):
     """By brute force, over every set of few reports with the same coin in a cell."""
     seen, unsafe = gives_a_group_away(name, segments, 60)
@@ -303,6 +306,30 @@ def test_the_brute_force_finds_cohorts_and_lines_that_are_not_looked_at(name, mo
     for kind in (LocalHashing, Rappor):
         monkeypatch.delattr(kind, "separable")
     assert gives_a_group_away(name, "", 40)[1] > 5
+
+
+@pytest.mark.parametrize("name", ["city", "few", "host"])
+@pytest.mark.parametrize(("short", "union"), [(2, ["os=a or b"]), (4, [])])
+def test_values_with_few_reports_in_one_group_have_a_row_together(name, short, union):
+    """Whatever they have in the others; the row has the reports of all of them."""
+    plan = separable_plan("os: [a, b, c]", 4)
+    metric = plan.metric(name)
+    mechanism = metric.mechanism
+    group = np.flatnonzero(mechanism.separable(np.eye(mechanism.strata, dtype=np.int64))[:, 0])
+    counts = {}
+    for cell, number in enumerate((10, 50, 90, 70)):
+        table = np.zeros((2, mechanism.strata, mechanism.chain.cells), dtype=np.int64)
+        table[1, :, -1] = number
+        if cell == 0:
+            table[1, group, -1] = [short, *[0] * (len(group) - 1)]
+        counts[cell] = table.reshape(2, -1)
+    made = Publication(plan, metric, counts, 4)
+    (row,) = made.unions or [None]
+    if row is None:
+        assert union == []
+    else:
+        assert ([row.name], made.levels(row).tolist()) == (union, [False, True])
+        assert made.table(row).tolist() == (counts[0] + counts[1]).tolist()
 
 
 def exactly(row: Figures, p: list[Fraction], q: list[Fraction]) -> Iterator[int]:
