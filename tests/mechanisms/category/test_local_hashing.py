@@ -157,3 +157,14 @@ def test_hashes_of_a_line_put_the_same_values_together_and_others_do_not(
         assert len(found) == 1
         together |= found
     assert len(together) == mechanism.groups
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(9, 3), (20, 5), (7, 2), (3, 7)])
+def test_a_report_outside_all_lines_has_the_same_law_whatever_the_value(
+    size: int, buckets: int
+) -> None:
+    """So it needs no others among which it is published."""
+    mechanism = ladder(size, buckets)
+    of_line = mechanism.separable(np.eye(mechanism.hashes, dtype=np.int64))
+    (outside,) = np.flatnonzero(of_line.sum(axis=1) == 0).tolist()
+    assert len({mechanism.bucket(value, outside) for value in range(size)}) == 1
