@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.csv_cells import csv_cell
 from sotto.design.spending import value_cost
-from sotto.disclosure import facts
+from sotto.disclosure import facts, texts
 from sotto.plan.checks import amount
 
 if TYPE_CHECKING:
@@ -197,6 +197,19 @@ def assessment(plan: CompiledPlan) -> str:
         "the randomized answers are personal data.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def disclosure(plan: CompiledPlan, format: str) -> bytes:
+    """Return a draft in a format: ``consent``, ``policy``, ``dpia``, ``apple`` or ``google``."""
+    if format == "apple":
+        return apple_manifest(plan)
+    made = {
+        "consent": texts.consent_text,
+        "policy": texts.policy_text,
+        "dpia": assessment,
+        "google": google_answers,
+    }
+    return made[format](plan).encode("utf-8")
 
 
 def gaps(plan: CompiledPlan, format: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +43,27 @@ def plans_of(
     loaded = [plan_of(path) for path in paths]
     plans = [each.plan for each in loaded]
     return plans, {each.plan.fingerprint: each.candidates for each in loaded}
+
+
+def write_beside(plan: Path, output: str | Path, data: bytes) -> None:
+    """Write what is made of a plan's file, so that nobody sees half; ``-`` is standard output.
+
+    Raises ParameterError if it would replace the plan itself, or there is no such folder.
+    """
+    if output == "-":
+        sys.stdout.buffer.write(data)
+        return
+    path = Path(output)
+    if path.resolve() == plan.resolve():
+        raise ParameterError(f"{path} is the plan itself: name another file with -o")
+    if not path.absolute().parent.is_dir():
+        raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 class PlanFileFolder:

@@ -33,11 +33,11 @@ from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.sql import Results, of_state
+from sotto.design.description import what_reports_show
 from sotto.design.metric import Goal, design
 from sotto.design.questions import question_of_metric
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
-from sotto_cli.plan import what_reports_show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,8 @@ import sotto_cli
 from mechanisms.noise import Noise
 from mechanisms.registry import build
 from mechanisms.string.decoding import bloom_filters
+from sotto.design.description import detection_floor, what_reports_show
 from sotto.plan.compile import parse_plan
-from sotto_cli.plan import detection_floor, what_reports_show
 
 PLAN = (
     plan_head("types", (40, 640), expires="2027-06-30")

@@ -9,7 +9,7 @@ from agreed_plans import compiled, metric_document
 
 from mechanisms.base import Mechanism
 from mechanisms.testing import SeededSource
-from sotto_cli.plan.linking import DEVICES, MUCH, recognized, warnings
+from sotto_cli.simulation.linking import DEVICES, MUCH, recognized, warnings
 
 GUESS = 1 / DEVICES
 

@@ -1,0 +1,199 @@
+"""What a plan means, in lines: what it collects, and what that costs against the ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import wrap
+
+from mechanisms.estimate import ShareNoise
+from sotto.columns import columns, table
+from sotto.design import segments, spending
+from sotto.plan.checks import amount
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.durations import duration_text
+
+#: Of how many reports the detection floors in a plan's description are.
+REPORTS = 10_000
+_NOTE = """\
+Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie
+counts': a share s of forged reports moves a share, or a mean in parts of its range, by
+up to s times this (a mean of numbers that can be missing: divided by the share present).
+Where it is blank no such bound is known, nor is one for quantiles, points of a
+distribution and single bits, which fewer reports are about."""
+#: How parameters are said whose names do not follow a number well.
+_PARAMETERS = {
+    "domain_size": "{} symbols",
+    "subset_size": "sets of {}",
+    "clip": "at most {} of each",
+    "count": "{} a report",
+    "unrelated": "{} % yes to the other question",
+    "cards": "cards {}",
+}
+
+
+def warnings(plan: CompiledPlan, levels: spending.Levels, now: int) -> list[str]:
+    """Return what a plan asks much of, of a device that begins at ``now`` (ms), a line each."""
+    found = spending.warnings(plan, levels, now) + segments.warnings(plan)
+    return [*found, *filter(None, [plan.ending(now)])]
+
+
+def description(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
+    """Return all that a plan means; ``chosen``: why mechanisms were, by metric."""
+    crossed = segments.lines(plan)
+    signed = "nobody else can add a report to a device's pseudonym"
+    if not plan.signed:
+        signed = "who can append and has seen pseudonyms can have them revoked"
+    lines = [
+        f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
+        f"fingerprint {plan.fingerprint_hex}",
+        f"owner {plan.owner}",
+        "",
+        *columns(
+            plan.metrics,
+            {
+                "metric": lambda metric: metric.name,
+                "type": lambda metric: metric.type,
+                "mechanism": _mechanism,
+                "payload": lambda metric: f"{metric.mechanism.payload_width} B",
+                "window": lambda metric: duration_text(metric.window),
+            },
+        ),
+        "",
+        *table(
+            ["metric", "level", "sent after", "nominal", "certified", "a lie counts"],
+            (row for metric in plan.metrics for row in _levels(metric)),
+        ),
+        "",
+        *table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
+        "",
+        *_ceilings(plan),
+        f"messages are {'' if plan.signed else 'not '}signed: {signed}",
+        *([""] if crossed else []),
+        *crossed,
+        "",
+        *_least_reports(plan),
+        "",
+        *_NOTE.splitlines(),
+        "",
+        "What the reports show:",
+        *(f"  {metric.name}: {what_reports_show(metric)}" for metric in plan.metrics),
+    ]
+    if chosen:
+        lines += ["", "Mechanisms that the plan left open:"]
+        lines += [f"  {name}: {why}" for name, why in chosen.items()]
+    return lines
+
+
+def _mechanism(metric: CompiledMetric) -> str:
+    texts = {**_PARAMETERS, **metric.mechanism.words}
+    parameters = [
+        texts.get(key, "{} " + key).format(
+            " ".join(map(str, value)) if isinstance(value, tuple) else value
+        )
+        for key, value in metric.parameters
+        if type(value) in (int, tuple)
+    ]
+    return metric.mechanism.name + (f" ({', '.join(parameters)})" if parameters else "")
+
+
+def _levels(metric: CompiledMetric) -> list[list[str]]:
+    return [
+        [
+            metric.name if level == 0 else "",
+            str(level + 1),
+            duration_text(each.after) if level < metric.sent else "never",
+            amount(each.epsilon),
+            amount(metric.mechanism.certified(level)),
+            "" if (lie := metric.mechanism.influence(level)) is None else f"{lie:.2f}x",
+        ]
+        for level, each in enumerate(metric.ladder)
+    ]
+
+
+def _costs(plan: CompiledPlan) -> list[list[str]]:
+    rows = [
+        [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
+        for metric in plan.metrics
+    ]
+    return [*rows, ["all", "", str(sum(m.limit for m in plan.metrics)), amount(plan.cost)]]
+
+
+def _ceilings(plan: CompiledPlan) -> list[str]:
+    lines = [
+        f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "
+        f"of which {amount(plan.cost)} can be spent"
+    ]
+    lifetime = f"ceiling of a lifetime: {amount(plan.ceilings.lifetime)}"
+    if plan.permanent:
+        each = ", ".join(f"{m.name} {amount(m.permanent)}" for m in plan.metrics if m.permanent)
+        lifetime += f", of which permanent responses take {amount(plan.permanent)} once ({each})"
+    if not plan.recurring:
+        return [*lines, f"{lifetime}, never reached"]
+    periods = spending.lifetime_of(plan).periods or 0
+    reached = f"reached after {periods} periods ({duration_text(periods * plan.period)})"
+    outlook = [
+        part
+        for line in spending.in_words(plan)
+        for part in wrap(line, 92, initial_indent="  ", subsequent_indent="    ")
+    ]
+    return [*lines, f"{lifetime}, {reached}", *outlook]
+
+
+def what_reports_show(metric: CompiledMetric) -> str:
+    """Return what the reports of a metric show, and how many it takes to notice what share."""
+    text = metric.mechanism.gives.format(
+        symbols=f"{len(metric.labels)} symbols",
+        question=metric.question,
+        **metric.mechanism.figures(metric.sent - 1),
+        **metric.spec,
+    )
+    floor = detection_floor(metric, REPORTS)
+    if floor is not None:
+        text += f"; {REPORTS:,} reports distinguish a share of {100 * floor:.2g} % from none"
+    if metric.permanent:
+        text += "; one value for the device's life, whose permanent response is never sent"
+    return text
+
+
+def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
+    """Return the least true share that so many reports of the last level sent can show.
+
+    None where the estimates are no shares, or none of which it can be said.
+    """
+    said = metric.mechanism.noise(metric.sent - 1)
+    if said is None or metric.type not in ("category", "boolean", "ordinal", "survey"):
+        return None
+    slope = said.yes - said.no
+    return ShareNoise(reports, reports * said.no, ((reports, slope),), said.step).detection_floor
+
+
+def _least_reports(plan: CompiledPlan) -> list[str]:
+    """Return what the plan's ``minimum_reports`` means, in lines."""
+    least = plan.minimum_reports
+    if least == 1:
+        return [
+            "minimum_reports 1: nothing is withheld. A window of one report is published, and who",
+            "reads the results then sees what that device sent.",
+        ]
+    few = [
+        f"{metric.name} {-(-least // most):,}"
+        for metric in plan.metrics
+        if (most := metric.limit * plan.periods_in(metric)) > 1
+    ]
+    lines = [f"minimum_reports {least:,}: an estimate of fewer reports is withheld."]
+    if few:
+        lines = [
+            f"{lines[0]} A device can send several",
+            f"in a window, so that as few devices as these can reach it: {', '.join(few)}.",
+        ]
+    needed = [
+        f"{metric.name} {least * metric.mechanism.groups:,}"
+        for metric in plan.metrics
+        if metric.mechanism.groups > 1
+    ]
+    if needed:
+        lines += [
+            "A level of strings or local hashing counts once each cohort, or line of hashes, has",
+            f"as many, which takes more reports than these: {', '.join(needed)}.",
+        ]
+    return lines
