@@ -315,14 +315,14 @@ def follow(
     A broker, or a database, that cannot be used is an error that is printed; one of the kind
     ``at_start``, before it has been done once, is for a person to put right, and raised.
     """
-    from pipelines.sinks.sql import ProjectionError
+    from pipelines.sinks.base import SinkError
 
     begun = False
     while not stopped.is_set():
         try:
             once()
             begun = True
-        except (ProjectionError, BrokerError) as problem:
+        except (SinkError, BrokerError) as problem:
             if not begun and isinstance(problem, at_start):
                 raise
             error(f"{problem}; trying again")

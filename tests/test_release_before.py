@@ -18,8 +18,8 @@ from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.results.documents import parse
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.jobs import Advance
-from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.base import Advance, Progress
+from pipelines.sinks.sql import SqlSink
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.directory import StateDirectory
@@ -199,11 +199,11 @@ def test_documents_are_read_and_a_sink_goes_on(tmp_path: Path) -> None:
         earlier = windows(reader)
     records = before.documents()
     newest = [parse(*each) for each in records]
-    with DocumentDatabase(url) as database:
+    with SqlSink(url) as database:
         offsets = database.offsets(before.TOPIC, before.TOPIC_ID)
         assert offsets == {0: len(records)}
         read = [Advance(0, len(records), 2 * len(records))]
-        applied = database.apply(before.TOPIC, before.TOPIC_ID, read, newest)
+        applied = database.write(newest, Progress(before.TOPIC, before.TOPIC_ID, read))
     assert (applied.written, applied.stale) == (0, len(records))
     with ResultsReader(url) as reader:
         assert windows(reader) == earlier

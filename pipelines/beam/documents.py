@@ -39,7 +39,12 @@ from pipelines.beam.coders import StateCoder
 from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.decoding import Grouped, Keyed, increase
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.results import documents
+from pipelines.results.documents import (
+    HealthDocument,
+    PeriodDocument,
+    RejectsDocument,
+    WindowDocument,
+)
 from pipelines.sources.base import LATEST
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
@@ -279,7 +284,7 @@ class WindowEstimates(Subject):
         (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates(), now)
         shown = estimates if any(each.counts.any() for _, each in cells) else ()
         job = self.stream.job
-        found = [documents.window_document(job, row, shown, revision, pane, segments)]
+        found = [WindowDocument.of(job, row, shown, revision, pane, segments).record]
         found += [self._emptied(each, window, pane) for each in former if each != name]
         return found, b64encode(pack(now)).decode()
 
@@ -288,7 +293,7 @@ class WindowEstimates(Subject):
         registry = self.stream.plans.registry(former.fingerprint)
         empty = replace(window, counts=np.zeros_like(window.counts))
         (row,), _ = rows_of_windows([(former, empty)], registry, {})
-        return documents.window_document(self.stream.job, row, (), window.revision, pane)
+        return WindowDocument.of(self.stream.job, row, (), window.revision, pane).record
 
 
 class PeriodAudit(Subject):
@@ -322,7 +327,7 @@ class PeriodAudit(Subject):
             "closed": closed,
             **asdict(reduce(Totals.plus, totals)),
         }
-        return [documents.period_document(self.stream.job, row, revision)], ""
+        return [PeriodDocument.of(self.stream.job, row, revision).record], ""
 
 
 class JobHealth(Subject):
@@ -358,6 +363,6 @@ class JobHealth(Subject):
             **{name: value[name] for name in (*OPEN, "future", "clock", "offsets")},
         }
         return [
-            documents.rejects_document(job, collector, value["rejects"], revision),
-            documents.health_document(job, collector, health, revision),
+            RejectsDocument.of(job, collector, value["rejects"], revision).record,
+            HealthDocument.of(job, collector, health, revision).record,
         ], ""

@@ -25,10 +25,10 @@ from pipelines.beam.plans import PlansFolder, PlanSource, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.transforms import ReadReports, WriteEstimates, WriteRejects, aggregated
 from pipelines.flink import JOB_PREFIX
-from pipelines.sinks.base import Sink
-from pipelines.sinks.kafka import DocumentsSink, RejectsSink
+from pipelines.sinks.base import RejectsSink, Sink
+from pipelines.sinks.kafka import DocumentsSink, QuarantineSink
 from pipelines.sinks.quarantine import RejectsFolder
-from pipelines.sinks.sql import SqlSink
+from pipelines.sinks.registry import open_sink
 from pipelines.sources.base import Source
 from pipelines.sources.kafka import ReportEpochs, RequeueTopic
 from pipelines.sources.log import EmbeddedLog
@@ -77,10 +77,10 @@ class Topics:
             RequeueTopic(self.broker, str(SinkTopic(self.name, "requeue"))),
         ]
 
-    def sinks(self, job: str) -> tuple[Sink, Sink]:
+    def sinks(self, job: str) -> tuple[Sink, RejectsSink]:
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
-        return (DocumentsSink(self.broker, estimates), RejectsSink(self.broker, rejected, job))
+        return (DocumentsSink(self.broker, estimates), QuarantineSink(self.broker, rejected, job))
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Log:
     def sources(self) -> list[Source]:
         return [EmbeddedLog(self.path.resolve())]
 
-    def sinks(self, job: str) -> tuple[Sink, Sink]:
+    def sinks(self, job: str) -> tuple[Sink, RejectsSink]:
         folder = str(self.quarantine.resolve())
-        return SqlSink(self.database, job), RejectsFolder(folder)
+        return open_sink(self.database, job), RejectsFolder(folder)
 
 
 class JobFolder:

@@ -36,7 +36,8 @@ from pipelines.beam.documents import (
 from pipelines.beam.plans import PlanSource
 from pipelines.beam.reading import DiscoverPartitions, ListRanges, ReadPartitions, ReadRanges
 from pipelines.beam.stream import stream_of
-from pipelines.sinks.base import Sink
+from pipelines.results.documents import parse
+from pipelines.sinks.base import RejectsSink, Sink
 from pipelines.sources.base import Source
 
 Messages: TypeAlias = "beam.PCollection[bytes | MessageBlock]"
@@ -213,10 +214,10 @@ def aggregated(sources: tuple[Messages, ...], plans: PlanSource) -> Aggregated:
     )
 
 
-class Write(beam.DoFn):
+class _Write(beam.DoFn):
     """Writes all elements to a sink, a bundle at a time."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink | RejectsSink) -> None:
         self._sink = sink
 
     def start_bundle(self) -> None:
@@ -233,18 +234,15 @@ class Write(beam.DoFn):
         self._sink.close()
 
 
-class _WriteTo(beam.PTransform):
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
+class _WriteDocuments(_Write):
+    """The same of documents, given their keys and values."""
 
-    def expand(self, items: beam.PCollection[Any]) -> beam.pvalue.PDone:
-        _ = items | "Write" >> beam.ParDo(Write(self._sink))
-        return beam.pvalue.PDone(items.pipeline)
+    def process(self, element: Keyed) -> None:
+        self._items.append(parse(*element))
 
 
 @beam.typehints.with_input_types(Keyed)
-class WriteEstimates(_WriteTo):
+class WriteEstimates(beam.PTransform):
     """Writes documents to a sink, each at least once: of one key the highest revision counts.
 
     Parameters
@@ -252,12 +250,28 @@ class WriteEstimates(_WriteTo):
     sink : Sink
     """
 
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def expand(self, documents: beam.PCollection[Keyed]) -> beam.pvalue.PDone:
+        _ = documents | "Write" >> beam.ParDo(_WriteDocuments(self._sink))
+        return beam.pvalue.PDone(documents.pipeline)
+
 
 @beam.typehints.with_input_types(bytes)
-class WriteRejects(_WriteTo):
+class WriteRejects(beam.PTransform):
     """Writes packed rejects to a sink, each at least once.
 
     Parameters
     ----------
-    sink : Sink
+    sink : RejectsSink
     """
+
+    def __init__(self, sink: RejectsSink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def expand(self, items: beam.PCollection[bytes]) -> beam.pvalue.PDone:
+        _ = items | "Write" >> beam.ParDo(_Write(self._sink))
+        return beam.pvalue.PDone(items.pipeline)

@@ -31,9 +31,10 @@ from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.forgetting import forget
 from pipelines.bounded.job import Job, run
+from pipelines.sinks.base import SinkError
 from pipelines.sinks.committed import projection
 from pipelines.sinks.kafka import Publish
-from pipelines.sinks.sql import ProjectionError, Results
+from pipelines.sinks.sql import Results
 from pipelines.sources.base import BoundedSource, Ranges
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
@@ -235,7 +236,7 @@ class Driver:
             return
         try:
             self._bring_forward()
-        except ProjectionError as error:
+        except SinkError as error:
             if not self._counts_on or self.manifest.generation == 0:
                 raise
             self.unprojected = str(error)

@@ -23,8 +23,9 @@ from pipelines.aggregation.result_rows import Candidates
 from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
+from pipelines.sinks.base import SinkError
 from pipelines.sinks.kafka import Publish
-from pipelines.sinks.sql import ProjectionError, Results, of_state
+from pipelines.sinks.sql import Results, of_state
 from pipelines.sources import source_of
 from pipelines.sources.base import BoundedSource, trusted_until
 from pipelines.sources.frozen import FrozenLog
@@ -259,7 +260,7 @@ def problem_of(error: BaseException) -> Problem:
         at = at.__cause__ or at.__context__
     if isinstance(error, BrokerError):
         return Problem.BROKER
-    return Problem.DATABASE if isinstance(error, ProjectionError) else Problem.OTHER
+    return Problem.DATABASE if isinstance(error, SinkError) else Problem.OTHER
 
 
 def _aggregate(

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -31,7 +32,15 @@ from typing_extensions import TypedDict
 
 from pipelines.results import fields as results
 from pipelines.results.fields import Kind, stored_fields
-from pipelines.results.records import Alarm, Budget, Estimate, JobNumbers, Window
+from pipelines.results.records import (
+    Alarm,
+    Budget,
+    Estimate,
+    Health,
+    JobNumbers,
+    Rejection,
+    Window,
+)
 from sotto.errors import FormatError
 
 SCHEMA = 1
@@ -131,26 +140,51 @@ _HEALTH = _Object(
 )
 
 
-class Document(BaseModel):
-    """What all documents have."""
+class Document(BaseModel, ABC):
+    """What all documents have.
+
+    One that is read was checked. One that is made of rows is checked when :attr:`record` is asked
+    for, since a database takes its rows as they are.
+    """
 
     model_config = ConfigDict(frozen=True, **_STRICT)
+    #: The fields that tell a document from all others of its kind.
     key_names: ClassVar[tuple[str, ...]] = ("collector",)
+    #: Records of which a document has all rows that have its key.
+    records: ClassVar[tuple[type, ...]]
 
-    schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
+    schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)] = SCHEMA
     job: Annotated[_Text, Field(min_length=1)]  #: random name of the deployment that made it
     #: At least 1; higher than that of every earlier document of the job with this key.
     revision: Annotated[int, Field(ge=1, lt=2**63)]
 
     @property
     def key(self) -> bytes:
-        kind = getattr(self, "kind")  # noqa: B009
-        about = self._about
-        return _canonical([kind, *(about[name] for name in self.key_names)])
+        return _canonical([getattr(self, "kind"), *self.named.values()])  # noqa: B009
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The values of the fields that the key is made of, by name."""
+        return {name: self._about[name] for name in self.key_names}
 
     @property
     def collector_name(self) -> str:
         return str(self._about["collector"])
+
+    @property
+    def record(self) -> tuple[bytes, bytes]:
+        """Key and value as a topic has them; FormatError if no database could store them."""
+        value = _canonical(_finite(self.content()))
+        return _parsed(value).key, value
+
+    def content(self) -> dict[str, object]:
+        """Return what the JSON has."""
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        return {"schema": found.pop("schema_"), **found}
+
+    @abstractmethod
+    def rows(self) -> dict[type, list[Row]]:
+        """Return all rows with the document's key, by record; columns are named as stored."""
 
     @property
     def _about(self) -> Mapping[str, Any]:
@@ -161,8 +195,9 @@ class WindowDocument(Document):
     """A window and its estimates; no estimates once all its reports are taken back."""
 
     key_names = WINDOW_KEY
+    records = (Window, Estimate, Alarm)
 
-    kind: Literal["window"]
+    kind: Literal["window"] = "window"
     pane: Pane
     window: Annotated[dict[str, Any], _WINDOW]
     alarms: tuple[Annotated[dict[str, Any], _ALARM], ...]
@@ -170,6 +205,35 @@ class WindowDocument(Document):
     estimates: tuple[Annotated[dict[str, Any], _ESTIMATE], ...]
     #: Left out where the plan has none.
     segments: tuple[Annotated[dict[str, Any], _SEGMENT], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        job: str,
+        window: Row,
+        estimates: Sequence[Row],
+        revision: int,
+        pane: str,
+        segments: Sequence[Row] = (),
+    ) -> WindowDocument:
+        """Return the document of rows.
+
+        ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its
+        ``revision`` is not used. ``estimates``: of this window alone, empty if its reports were all
+        taken back. ``pane``: one of :data:`PANES`. ``segments``: the window's rows of segments, if
+        it has any.
+        """
+        return cls.model_construct(
+            job=job,
+            revision=revision,
+            pane=pane,
+            window=_WINDOW.of(window),
+            alarms=tuple(cast(Sequence[Row], window.get("alarms", ()))),
+            estimates=tuple(
+                {**_ESTIMATE.of(row), "segment": row.get("segment", "")} for row in estimates
+            ),
+            segments=tuple(map(_SEGMENT.of, segments)),
+        )
 
     @model_validator(mode="after")
     def _completed(self) -> WindowDocument:
@@ -192,43 +256,111 @@ class WindowDocument(Document):
     def _about(self) -> Mapping[str, Any]:
         return self.window
 
-    def rows(self) -> tuple[list[Row], list[Row]]:
-        """Return rows of windows, that of all reports first, and of their estimates."""
+    def content(self) -> dict[str, object]:
+        found = super().content()
+        estimates = [dict(each) for each in self.estimates]
+        for each in estimates:
+            if not each["segment"]:
+                del each["segment"]
+        found["estimates"] = estimates
+        if not self.segments:
+            del found["segments"]
+        return found
+
+    def rows(self) -> dict[type, list[Row]]:
         window: dict[str, object] = {**self.window, "segment": "", "revision": self.revision}
-        repeated = {name: window[name] for name in (*_REPEATED, "revision", "complete")}
-        total = {**window, "alarms": list(self.alarms)}
-        windows: list[Row] = [total, *({**window, **each} for each in self.segments)]
-        return windows, [{**repeated, **each} for each in self.estimates]
+        repeated = {name: window[name] for name in (*_REPEATED, "segment", "revision")}
+        complete = window["complete"]
+        windows = [window, *({**window, **each} for each in self.segments)]
+        return {
+            Window: [*windows] if self.estimates else [],
+            Estimate: [{**repeated, "complete": complete, **each} for each in self.estimates],
+            Alarm: [{**repeated, **each} for each in self.alarms],
+        }
 
 
 class PeriodDocument(Document):
     """The audit of a budget period."""
 
     key_names = ("collector", "period_start")
+    records = (Budget,)
 
-    kind: Literal["period"]
+    kind: Literal["period"] = "period"
     period: Annotated[dict[str, Any], _PERIOD]
+
+    @classmethod
+    def of(cls, job: str, period: Row, revision: int) -> PeriodDocument:
+        """Return the document of a row of the table ``periods``."""
+        return cls.model_construct(job=job, revision=revision, period=_PERIOD.of(period))
 
     @property
     def _about(self) -> Mapping[str, Any]:
         return self.period
 
+    def rows(self) -> dict[type, list[Row]]:
+        return {Budget: [self.period]}
+
 
 class RejectsDocument(Document):
     """Numbers of reports by reason: all rejected, and those requeued since, None if not known."""
 
-    kind: Literal["rejects"]
+    records = (Rejection,)
+
+    kind: Literal["rejects"] = "rejects"
     collector: _Text
     rejects: _Rows
     requeued: _Rows | None
+
+    @classmethod
+    def of(
+        cls,
+        job: str,
+        collector: str,
+        rejects: Mapping[str, int],
+        revision: int,
+        requeued: Mapping[str, int] | None = None,
+    ) -> RejectsDocument:
+        """Return a document of what was rejected, and requeued if that is known."""
+        return cls.model_construct(
+            job=job, revision=revision, collector=collector, rejects=rejects, requeued=requeued
+        )
+
+    def rows(self) -> dict[type, list[Row]]:
+        again = self.requeued
+        return {
+            Rejection: [
+                {
+                    "collector": self.collector,
+                    "reason": reason,
+                    "rows": number,
+                    "requeued": None if again is None else again.get(reason, 0),
+                }
+                for reason, number in self.rejects.items()
+            ]
+        }
 
 
 class HealthDocument(Document):
     """The state of a job."""
 
-    kind: Literal["health"]
+    records = (Health,)
+
+    kind: Literal["health"] = "health"
     collector: _Text
     health: Annotated[dict[str, Any], _HEALTH]
+
+    @classmethod
+    def of(cls, job: str, collector: str, health: Row, revision: int) -> HealthDocument:
+        """Return the document of a job's state; fields that are left out are null."""
+        if unknown := sorted(set(health) - set(_HEALTH.fields)):
+            raise FormatError(f"health has no field {unknown[0]!r}")
+        return cls.model_construct(
+            job=job, revision=revision, collector=collector, health=_HEALTH.of(health)
+        )
+
+    def rows(self) -> dict[type, list[Row]]:
+        row = {"collector": self.collector, "revision": self.revision, "document": self.health}
+        return {Health: [row]}
 
 
 _DOCUMENT: TypeAdapter[Any] = TypeAdapter(
@@ -248,69 +380,10 @@ _FIELDS = {
 }
 
 
-def window_document(
-    job: str,
-    window: Row,
-    estimates: Sequence[Row],
-    revision: int,
-    pane: str,
-    segments: Sequence[Row] = (),
-) -> tuple[bytes, bytes]:
-    """Return key and value of a window's document.
-
-    ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision``
-    is not used. ``estimates``: of this window alone, empty if its reports were all taken back.
-    ``pane``: one of :data:`PANES`. ``segments``: the window's rows of segments, if it has any.
-    """
-    of_segments = [_SEGMENT.of(row) for row in segments]
-    return _packed(
-        "window",
-        job,
-        revision,
-        pane=pane,
-        window=_WINDOW.of(window),
-        alarms=window.get("alarms", ()),
-        estimates=[_estimate(row) for row in estimates],
-        **({"segments": of_segments} if of_segments else {}),
-    )
-
-
-def _estimate(row: Row) -> dict[str, object]:
-    found = _ESTIMATE.of(row)
-    if not found["segment"]:
-        del found["segment"]
-    return found
-
-
-def period_document(job: str, period: Row, revision: int) -> tuple[bytes, bytes]:
-    """Return key and value of a document of a row of the table ``periods``."""
-    return _packed("period", job, revision, period=_PERIOD.of(period))
-
-
-def rejects_document(
-    job: str,
-    collector: str,
-    rejects: Mapping[str, int],
-    revision: int,
-    requeued: Mapping[str, int] | None = None,
-) -> tuple[bytes, bytes]:
-    """Return key and value of a document of what was rejected, and requeued if that is known."""
-    return _packed(
-        "rejects", job, revision, collector=collector, rejects=rejects, requeued=requeued
-    )
-
-
-def health_document(job: str, collector: str, health: Row, revision: int) -> tuple[bytes, bytes]:
-    """Return key and value of a document of a job's state; fields that are left out are null."""
-    if unknown := sorted(set(health) - set(_HEALTH.fields)):
-        raise FormatError(f"health has no field {unknown[0]!r}")
-    return _packed("health", job, revision, collector=collector, health=_HEALTH.of(health))
-
-
 def parse(key: bytes | None, value: bytes | None) -> Document:
     """Return the document of a record.
 
-    >>> key, value = rejects_document("j", "fleet.example", {"late": 3}, revision=7)
+    >>> key, value = RejectsDocument.of("j", "fleet.example", {"late": 3}, revision=7).record
     >>> key
     b'["rejects","fleet.example"]'
     >>> parse(key, value).rejects
@@ -337,12 +410,6 @@ def _reason(error: ValidationError) -> str:
     path = ".".join(str(part) for part in first["loc"] if part in _FIELDS or isinstance(part, int))
     reason = first["msg"] if first["type"] == "value_error" else first["type"]
     return f"{path}: {reason}" if path else reason
-
-
-def _packed(kind: str, job: str, revision: int, **more: object) -> tuple[bytes, bytes]:
-    content = {"schema": SCHEMA, "kind": kind, "job": job, "revision": revision, **more}
-    value = _canonical(_finite(content))
-    return _parsed(value).key, value
 
 
 def _canonical(value: object) -> bytes:

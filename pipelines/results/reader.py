@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from pipelines.results.views import (
     newest_windows,
     of_metric,
 )
-from pipelines.sinks.committed import health_of
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import ParameterError
@@ -314,8 +312,7 @@ class ResultsReader:
                 documents[row.collector] = row.document
         if self._state is not None and (plans := self.plans()):
             manifest = StateDirectory(self._state).manifest()
-            value = json.loads(health_of(manifest, plans[0].collector)[1])
-            documents[value["collector"]] = value["health"]
+            documents[plans[0].collector] = manifest.health()
         query = sql.select(META).order_by(META.c.collector)
         return [
             _health_of(row, documents.get(row.collector, {})) for row in connection.execute(query)

@@ -33,24 +33,23 @@ VERSION = "results_version"
 _LOCK = 0x50770
 
 
-def prepare(engine: sql.Engine, *, sink: bool = False) -> None:
+def prepare(engine: sql.Engine) -> None:
     """Create the tables and views of results, and what an older database lacks of them.
 
-    ``sink``: also the tables of a sink. Where all is there already, nothing is changed.
+    Where all is there already, nothing is changed.
 
     Raises AggregationError if the database is of a release before 0.4.
     """
-    metadata = [tables.METADATA, *([tables.SINK_METADATA] if sink else [])]
     with engine.connect() as connection:
-        if _complete(connection, metadata):
+        if _complete(connection):
             return
     with engine.connect() as connection, connection.begin():
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_LOCK)))
-        if not _complete(connection, metadata):
-            _change(connection, metadata)
+        if not _complete(connection):
+            _change(connection)
 
 
 def version(connection: sql.Connection) -> str | None:
@@ -109,16 +108,16 @@ def lacking(connection: sql.Connection, metadata: sql.MetaData) -> list[sql.Colu
     return found
 
 
-def _complete(connection: sql.Connection, metadata: list[sql.MetaData]) -> bool:
+def _complete(connection: sql.Connection) -> bool:
     there = set(sql.inspect(connection).get_table_names())
     return (
-        all(table.name in there for each in metadata for table in each.sorted_tables)
+        all(table.name in there for each in _METADATA for table in each.sorted_tables)
         and version(connection) == digest(connection.dialect.name)
-        and not any(lacking(connection, each) for each in metadata)
+        and not any(lacking(connection, each) for each in _METADATA)
     )
 
 
-def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
+def _change(connection: sql.Connection) -> None:
     if is_older(connection):
         raise AggregationError(OLDER)
     # Tables that views are made of cannot all be changed.
@@ -126,7 +125,7 @@ def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
     for name in (VERSION, *(view.name for view in VIEWS)):
         if name in views:
             connection.exec_driver_sql(f"DROP VIEW {name}")
-    for each in metadata:
+    for each in _METADATA:
         each.create_all(connection)
         for column in lacking(connection, each):
             kind = column.type.compile(connection.dialect)
@@ -137,7 +136,7 @@ def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
         # Where the driver looks for parameters.
         connection.exec_driver_sql(statement.replace("%", "%%") if commented else statement)
     if commented:
-        for each in metadata:
+        for each in _METADATA:
             for table in each.sorted_tables:
                 connection.execute(SetTableComment(table))
                 for column in table.columns:

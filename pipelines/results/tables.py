@@ -112,15 +112,15 @@ QUARANTINE = sql.Table(
     _collector(),
     _number(
         "generation",
-        "of the state directory; 0 for those whose retention is over, and in a sink's database "
-        "for all",
+        "0; release 0.4.0 wrote the generation of the state directory",
         primary_key=True,
         autoincrement=False,
+        default=0,
     ),
     _text("reason", "why they were rejected", primary_key=True),
     _number("rows", "reports rejected"),
     _number("requeued", "of these, taken again since; null if that is not known", nullable=True),
-    comment="rejected reports by generation and reason; the view rejections has the totals",
+    comment="rejected reports by reason; the view rejections has them for people",
 )
 
 OFFSETS = sql.Table(

@@ -1,19 +1,141 @@
-"""The contract of sinks that the workers of a streaming job write to."""
+"""The contract of sinks, which take the documents of results.
+
+A new sink is a module of this folder with a subclass of :class:`Sink`, and a line in
+:mod:`pipelines.sinks.registry`; ``tests/pipelines/sinks/test_contract.py`` then holds it to what is
+said here. ``docs/extending.md`` has an example.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from operator import add
+from typing import NamedTuple, Protocol, Self
+
+from pipelines.results.documents import Document
+from sotto.errors import AggregationError
 
 
-class Sink(Protocol):
-    """Where documents or rejects go; crosses Beam pickled, and connects when it first writes.
+class SinkError(AggregationError):
+    """A sink could not take documents now; it can be given them again later."""
 
-    Everything is written at least once. Documents are idempotent by revision; a reject that comes
-    again has the same key or file name.
+
+class Applied(NamedTuple):
+    """How many documents were written and not."""
+
+    written: int = 0
+    stale: int = 0  #: of revisions that the results have already, or newer ones
+    others: int = 0  #: of another job
+    refused: int = 0  #: that the sink cannot store
+
+    def plus(self, other: Applied) -> Applied:
+        return Applied(*map(add, self, other))
+
+
+class Advance(NamedTuple):
+    """Records that were read of a partition: the offsets from ``start`` up to ``end``."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a topic has been read with the documents that are written."""
+
+    topic: str  #: its name
+    id: str  #: its id
+    read: Sequence[Advance] = ()
+    #: Whether its results replace a collector's from another topic, and another job's.
+    replace: bool = False
+
+
+class Sink(ABC):
+    """Where the documents of results go.
+
+    *At least once.* Every document is written, and may be written again: after an error, a crash or
+    a rollback the same ones come once more, whole batches or parts of them, in another order and
+    cut otherwise. So writing is idempotent by key: of each key (:attr:`Document.key`) a sink holds
+    what the document of the highest revision says, whatever came before or comes after. A document
+    replaces all rows with its key; one without rows removes them, and they do not come back.
+
+    *One job.* A sink that can be read by key holds, for each collector, the results of one job: the
+    first whose documents came. Those of others are counted and left.
+
+    *Crossing processes.* A sink is pickled before it is used, and connects when it first writes.
+    Several workers may write to one at the same time, each with a sink of its own.
+
+    Nothing a person sent is in a document; a sink still logs no content, since texts in it are from
+    plans and from what devices made of their values.
     """
 
-    def write(self, items: Sequence[Any]) -> None:
+    @classmethod
+    @abstractmethod
+    def open(cls, url: str, job: str = "") -> Self:
+        """Return the sink of a URL.
+
+        Parameters
+        ----------
+        url : str
+            Its scheme is one of :data:`pipelines.sinks.registry.SINKS`.
+        job : str
+            Random name of the job that writes; empty where documents are read from a topic.
+
+        Raises
+        ------
+        AggregationError
+            The URL cannot be used, or a package is missing.
+        """
+
+    @abstractmethod
+    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+        """Write documents; return once those that are not left out are durable.
+
+        A document that the sink can never store is left out and counted, since whoever writes would
+        bring it again for ever.
+
+        Parameters
+        ----------
+        documents : sequence of Document
+            In any order; several may have one key.
+        progress : Progress, optional
+            How far a topic is read with them. A sink that keeps it, in the same transaction,
+            returns it from :meth:`offsets`; others ignore it.
+
+        Raises
+        ------
+        SinkError
+            Documents could not be written now. Some may have been.
+        AggregationError
+            They never can: what the sink holds belongs to somebody else. It says what to do.
+        """
+
+    def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
+        """Return the next offset of each partition of a topic; none where it is read anew.
+
+        ``replace``: as in :class:`Progress`; then none are left.
+        """
+        return {}
+
+    def close(self) -> None:  # noqa: B027
+        """Close connections; they are opened again when needed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RejectsSink(Protocol):
+    """Where packed rejects go, at least once: one that comes again has the same key or file name.
+
+    It crosses processes as a :class:`Sink` does.
+    """
+
+    def write(self, items: Sequence[bytes]) -> None:
         """Return once all items are durable; after an error all of them are written again."""
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ far it has published publishes the same documents again.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +17,18 @@ import numpy as np
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.published import NOTHING, PublishedWindow
 from pipelines.aggregation.result_rows import Candidates, rows_of_windows
-from pipelines.results import documents
+from pipelines.results.documents import (
+    WINDOW_KEY,
+    Document,
+    HealthDocument,
+    PeriodDocument,
+    RejectsDocument,
+    WindowDocument,
+)
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.manifest import Manifest
+from pipelines.storage.manifest import Manifest, add_rows
 from pipelines.storage.published import published_of, windows_of
 from sotto.errors import BrokerError
 from sotto.plan.registry import Registry
@@ -40,27 +47,56 @@ def projection(
     candidates: Candidates,
     since: int,
     *,
+    before: int | None = None,
     anew: bool = False,
 ) -> Projection:
-    """Return what brings a database from one generation to the committed one.
+    """Return what brings a sink from one generation to the committed one.
 
-    Windows that changed after ``since``, the generation that the database has, are estimated; 0 is
-    for none. ``anew``: whether the database is emptied first.
+    Documents of windows that changed after ``since``, the generation that the sink has, those of
+    all periods, of rejects, and last of the job's health; 0 is for none. ``before``: the log's
+    clock as of then. ``anew``: whether a database is emptied first.
     """
     return Projection(
         collector=registry.collector,
         state=manifest.state,
         generation=manifest.generation,
         clock=manifest.clock,
-        changed=(
-            _rows(*page, registry, candidates)
-            for page in _changed(directory, manifest, registry, since)
-        ),
-        periods=list(_periods(manifest, registry)),
-        quarantine=list(_quarantine(manifest, registry.collector)),
+        documents=_documents(directory, manifest, registry, candidates, since, before),
         lineage=manifest.digest(manifest.generation),
         anew=anew,
     )
+
+
+def _documents(
+    directory: StateDirectory,
+    manifest: Manifest,
+    registry: Registry,
+    candidates: Candidates,
+    since: int,
+    before: int | None,
+) -> Iterator[Document]:
+    job, revision = manifest.state, manifest.generation
+    for page in _changed(directory, manifest, registry, since):
+        windows, estimates = _rows(*page, registry, candidates)
+        of_window, segments = defaultdict(list), defaultdict(list)
+        for row in estimates:
+            of_window[_key(row)].append(row)
+        for row in windows:
+            if row["segment"]:
+                segments[_key(row)].append(row)
+        for window in windows:
+            if not window["segment"]:
+                key, end, changed = _key(window), window["window_end"], window["revision"]
+                assert isinstance(end, int)
+                assert isinstance(changed, int)
+                pane = _pane(end, before, manifest.clock)
+                yield WindowDocument.of(job, window, of_window[key], changed, pane, segments[key])
+    for period in _periods(manifest, registry):
+        yield PeriodDocument.of(job, period, revision)
+    rejects = add_rows(manifest.expired, manifest.quarantine)
+    requeued = {reason: manifest.requeued.get(reason, 0) for reason in rejects}
+    yield RejectsDocument.of(job, registry.collector, rejects, revision, requeued)
+    yield HealthDocument.of(job, registry.collector, manifest.health(), revision)
 
 
 def _rows(
@@ -118,77 +154,8 @@ def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, objec
         }
 
 
-def _quarantine(manifest: Manifest, collector: str) -> Iterator[dict[str, object]]:
-    kept = []
-    for each in manifest.quarantine:
-        again: Counter[str] = Counter()
-        for reason, _, rows in each.requeued:
-            again[reason] += rows
-        kept.append((each.generation, each.rows, again))
-    gone = Counter(manifest.requeued)
-    for _, _, requeued in kept:
-        gone.subtract(requeued)
-    for generation, rejected, requeued in [(0, manifest.expired, gone), *kept]:
-        for reason, number in rejected.items():
-            yield {
-                "collector": collector,
-                "generation": generation,
-                "reason": reason,
-                "rows": number,
-                "requeued": requeued[reason],
-            }
-
-
-def documents_of(
-    projection: Projection, collector: str, before: int | None
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what changed since the log's clock was ``before``: windows, periods, rejects."""
-    job, revision = projection.state, projection.generation
-    for windows, estimates in projection.changed:
-        of_window, segments = defaultdict(list), defaultdict(list)
-        for row in estimates:
-            of_window[_key(row)].append(row)
-        for row in windows:
-            if row["segment"]:
-                segments[_key(row)].append(row)
-        for window in windows:
-            if window["segment"]:
-                continue
-            pane = _pane(_int(window["window_end"]), before, projection.clock)
-            found, of_segment = of_window[_key(window)], segments[_key(window)]
-            revision_of = _int(window["revision"])
-            yield documents.window_document(job, window, found, revision_of, pane, of_segment)
-    for row in projection.periods:
-        yield documents.period_document(job, row, revision)
-    rejects: Counter[str] = Counter()
-    requeued: Counter[str] = Counter()
-    for entry in projection.quarantine:
-        rejects[str(entry["reason"])] += _int(entry["rows"])
-        requeued[str(entry["reason"])] += _int(entry["requeued"])
-    yield documents.rejects_document(job, collector, rejects, revision, requeued)
-
-
-def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
-    """Return the document of the job's health as of what is committed."""
-    held = manifest.states.values()
-    health = {
-        **manifest.tally._asdict(),
-        "chains": sum(each.totals.chains for each in held),
-        "pseudonyms": sum(each.totals.pseudonyms for each in held),
-        "state_bytes": sum(each.size for each in held),
-        "clock": manifest.clock,
-        "offsets": dict(manifest.positions),
-    }
-    return documents.health_document(manifest.state, collector, health, manifest.generation)
-
-
 def _key(row: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(row[name] for name in documents.WINDOW_KEY)
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+    return tuple(row[name] for name in WINDOW_KEY)
 
 
 def _pane(end: int, before: int | None, clock: int | None) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError
 
 from pipelines.results.documents import Document
-from pipelines.results.tables import HEALTH, JOBS, META, OFFSETS, REVISIONS, WINDOWS
+from pipelines.results.tables import JOBS, META, OFFSETS, WINDOWS
+from pipelines.sinks.base import Advance
 from pipelines.sinks.rows import forget
 from sotto.errors import AggregationError
 
@@ -25,16 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 _DIRECT = "a pipeline"
 
 
-class Advance(NamedTuple):
-    """Records that were read of a partition: the offsets from ``start`` up to ``end``."""
-
-    partition: int
-    start: int
-    end: int
-
-
 def offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> dict[int, int]:
-    """Return the next offset of each partition of a topic; see ``DocumentDatabase.offsets``."""
+    """Return the next offset of each partition of a topic; see :meth:`SqlSink.offsets`."""
     found = connection.execute(sql.select(OFFSETS).where(OFFSETS.c.topic == topic)).all()
     again = any(row.topic_id != id for row in found)
     if again and not replace:
@@ -174,8 +166,6 @@ def _forget(connection: sql.Connection, collector: str, source: str | None = Non
     if windows := connection.execute(query.where(WINDOWS.c.segment == "")).scalar():
         _LOGGER.warning("%s: the results of %d windows are replaced", collector, windows)
     forget(connection, collector)
-    for table in (REVISIONS, HEALTH):
-        connection.execute(sql.delete(table).where(table.c.collector == collector))
     if source is not None:
         connection.execute(sql.delete(OFFSETS).where(OFFSETS.c.topic == source))
         connection.execute(sql.delete(JOBS).where(JOBS.c.topic == source))

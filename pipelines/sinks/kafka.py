@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from pipelines.aggregation import quarantine
 from pipelines.aggregation.result_rows import Candidates
+from pipelines.results.documents import Document
 from pipelines.sinks import committed
+from pipelines.sinks.base import Applied, Progress, Sink
 from pipelines.sinks.committed import Note
 from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_record
 from pipelines.sources.base import Outage
@@ -114,12 +117,12 @@ class EstimatesTopic(_Published):
         ends = dict(note.ends) if note and note.of_topic(topic, found.id) else {}
         with closing(self.records(found.partitions, ends)) as others:
             committed.check_stamps(others, manifest, topic)
-        changed = committed.projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
-        documents = committed.documents_of(changed, registry.collector, before)
-        health = committed.health_of(manifest, registry.collector)
+        changed = committed.projection(
+            directory, manifest, registry, candidates, since, before=before
+        )
         try:
-            ends |= self.send(documents, health, (committed.stamp_of(manifest),))
+            ends |= self.send(changed.documents, (committed.stamp_of(manifest),))
         except FormatError as error:
             raise BrokerError(f"a document cannot be made of the results: {error}") from error
         generation, lineage = manifest.generation, changed.lineage
@@ -133,25 +136,27 @@ class EstimatesTopic(_Published):
         """Yield the topic's records; see :func:`pipelines.sources.kafka_reader.read_to_end`."""
         return read_to_end(self.broker, str(self.topic), partitions, begin=begin)
 
-    def send(
-        self, documents: Iterable[tuple[bytes, bytes]], last: tuple[bytes, bytes], headers: Headers
-    ) -> dict[str, int]:
-        """Send documents, and one more once all others are acknowledged; see :func:`send_all`."""
-        topic = str(self.topic)
-        with producer_for(self.broker) as producer:
-            ends = send_all(producer, topic, self._fitting(documents, headers))
-            return ends | send_all(producer, topic, self._fitting([last], headers))
+    def send(self, documents: Iterable[Document], headers: Headers) -> dict[str, int]:
+        """Send documents, the last one once all others are acknowledged; see :func:`send_all`."""
+        last: list[Record] = []
 
-    def _fitting(
-        self, documents: Iterable[tuple[bytes, bytes]], headers: Headers
-    ) -> Iterator[Record]:
-        for key, value in documents:
-            if len(key) + len(value) > LARGEST:
-                raise BrokerError(
-                    f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
-                    "look for fewer candidates"
-                )
-            yield Record(key, value, headers)
+        def others() -> Iterator[Record]:
+            for document in documents:
+                yield from last
+                last[:] = [self._fitting(document, headers)]
+
+        with producer_for(self.broker) as producer:
+            ends = send_all(producer, str(self.topic), others())
+            return ends | send_all(producer, str(self.topic), last)
+
+    def _fitting(self, document: Document, headers: Headers) -> Record:
+        key, value = document.record
+        if len(key) + len(value) > LARGEST:
+            raise BrokerError(
+                f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
+                "look for fewer candidates"
+            )
+        return Record(key, value, headers)
 
 
 class QuarantineTopic(_Published):
@@ -203,7 +208,7 @@ def _file_records(
 
 
 class _TopicSink:
-    """Sends items to a topic; see :class:`pipelines.sinks.base.Sink`."""
+    """Sends records to a topic, however long its broker is away."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self._broker = broker
@@ -212,12 +217,11 @@ class _TopicSink:
         self._producer: KafkaProducer | None = None
         self._outage = Outage()
 
-    def write(self, items: Sequence[Any]) -> None:
-        """Send items and wait until the broker has acknowledged all, however long it is away."""
-        records = [record for item in items for record in self._records(item)]
+    def _send(self, records: Sequence[Record]) -> None:
+        """Send records and wait until the broker has acknowledged all."""
         while records:
             try:
-                self._send(records)
+                self._try(records)
             except BrokerError as error:
                 self._outage.begin(f"what goes to {self._topic}", error)
                 time.sleep(AWAY_SECONDS)
@@ -225,7 +229,7 @@ class _TopicSink:
                 self._outage.end()
                 return
 
-    def _send(self, records: Sequence[Record]) -> None:
+    def _try(self, records: Sequence[Record]) -> None:
         try:
             if self._producer is None:
                 self._producer = self._open.enter_context(producer_for(self._broker))
@@ -240,37 +244,56 @@ class _TopicSink:
         self._producer = None
         self._open.close()
 
-    def _records(self, item: Any) -> Iterator[Record]:
-        raise NotImplementedError
 
+class DocumentsSink(_TopicSink, Sink):
+    """Writes documents to a compacted topic of estimates, whose consumers keep the newest."""
 
-class DocumentsSink(_TopicSink):
-    """Writes a pipeline's documents, given their keys and values, to a topic of estimates."""
-
-    def _records(self, item: tuple[bytes, bytes]) -> Iterator[Record]:
-        """Leave out what no broker takes, however often it is sent."""
-        key, value = item
-        if len(key) + len(value) > LARGEST:
-            _LOGGER.warning(
-                "a document has %d bytes, more than a record of %s may, and is left out: look for "
-                "fewer candidates",
-                len(value),
-                self._topic,
+    @classmethod
+    def open(cls, url: str, job: str = "") -> Self:
+        """Return the sink of ``kafka://HOST:PORT/TOPIC``, a broker that asks for no name."""
+        parts = urlsplit(url)
+        topic = parts.path.removeprefix("/")
+        if not parts.netloc or SinkTopic.parse(topic).kind != "estimates":
+            raise ParameterError(
+                "a topic of estimates is given as kafka://HOST:PORT/NAME-estimates"
             )
-        else:
-            yield Record(key, value, ())
+        require_client()
+        return cls(Broker(parts.netloc), topic)
+
+    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+        """Send documents, without such as no broker takes, however often they are sent."""
+        records = []
+        for document in documents:
+            key, value = document.record
+            if len(key) + len(value) > LARGEST:
+                _LOGGER.warning(
+                    "a document has %d bytes, more than a record of %s may, and is left out: look "
+                    "for fewer candidates",
+                    len(value),
+                    self._topic,
+                )
+            else:
+                records.append(Record(key, value, ()))
+        self._send(records)
+        return Applied(len(records), refused=len(documents) - len(records))
 
 
-class RejectsSink(_TopicSink):
+class QuarantineSink(_TopicSink):
     """Writes a pipeline's packed rejects to a topic of quarantine, one record each."""
 
     def __init__(self, broker: Broker, topic: str, job: str) -> None:
         super().__init__(broker, topic)
         self._job = job
 
-    def _records(self, item: bytes) -> Iterator[Record]:
-        for reject in quarantine.unpack(item):
-            yield quarantine_record(reject, self._job)
+    def write(self, items: Sequence[bytes]) -> None:
+        """Send rejects; see :class:`pipelines.sinks.base.RejectsSink`."""
+        self._send(
+            [
+                quarantine_record(each, self._job)
+                for item in items
+                for each in quarantine.unpack(item)
+            ]
+        )
 
 
 def send_all(producer: KafkaProducer, topic: str, records: Iterable[Record]) -> dict[str, int]:

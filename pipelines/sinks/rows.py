@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import sqlalchemy as sql
 
-from pipelines.results.documents import (
-    WINDOW_KEY,
-    Document,
-    HealthDocument,
-    PeriodDocument,
-    RejectsDocument,
-    WindowDocument,
-)
+from pipelines.results.documents import Document, HealthDocument
+from pipelines.results.records import Alarm, Budget, Estimate, Health, Rejection, Window
 from pipelines.results.tables import (
     ALARMS,
     ESTIMATES,
@@ -29,8 +22,15 @@ from pipelines.results.tables import (
     Row,
 )
 
-#: What estimates and alarms repeat of their window.
-_REPEATED = (*WINDOW_KEY, "segment", "window_end", "revision")
+#: The tables of the rows of documents, by record.
+_TABLES = {
+    Window: WINDOWS,
+    Estimate: ESTIMATES,
+    Alarm: ALARMS,
+    Budget: PERIODS,
+    Rejection: QUARANTINE,
+    Health: HEALTH,
+}
 #: Keys that one query asks for.
 _QUERIED = 500
 
@@ -55,51 +55,21 @@ def newer(connection: sql.Connection, documents: Sequence[Document]) -> list[Doc
 def write_documents(connection: sql.Connection, documents: Sequence[Document]) -> None:
     """Write documents, at most one of a key, over what there is of their keys."""
     revisions = [
-        {
-            "key": each.key.decode(),
-            "collector": each.collector_name,
-            "revision": each.revision,
-        }
+        {"key": each.key.decode(), "collector": each.collector_name, "revision": each.revision}
         for each in documents
     ]
-    _replace(connection, REVISIONS, ("key",), revisions, revisions)
-    found = [each.rows() for each in documents if isinstance(each, WindowDocument)]
-    replace_windows(
-        connection,
-        [row for windows, _ in found for row in windows],
-        [row for _, estimates in found for row in estimates],
-    )
+    _replace(connection, REVISIONS, revisions, revisions, ("key",))
+    for kind in {type(each) for each in documents}:
+        same = [each for each in documents if type(each) is kind]
+        stale, rows = [each.named for each in same], [each.rows() for each in same]
+        for record in kind.records:
+            new = [row for each in rows for row in each[record]]
+            _replace(connection, _TABLES[record], stale, new, kind.key_names)
     for each in documents:
-        if isinstance(each, PeriodDocument):
-            key = ("collector", "period_start")
-            _replace(connection, PERIODS, key, [each.period], [each.period])
-        elif isinstance(each, RejectsDocument):
-            replace_all(connection, QUARANTINE, each.collector, _quarantine(each))
-        elif isinstance(each, HealthDocument):
-            row = {
-                "collector": each.collector,
-                "revision": each.revision,
-                "document": dict(each.health),
-            }
-            _replace(connection, HEALTH, ("collector",), [row], [row])
+        if isinstance(each, HealthDocument):
             now = {"projected_generation": each.revision, "clock": each.health["clock"]}
-            connection.execute(
-                sql.update(META).where(META.c.collector == each.collector).values(now)
-            )
-
-
-def _quarantine(document: RejectsDocument) -> list[Row]:
-    requeued = document.requeued
-    return [
-        {
-            "collector": document.collector,
-            "generation": 0,
-            "reason": reason,
-            "rows": rows,
-            "requeued": None if requeued is None else requeued.get(reason, 0),
-        }
-        for reason, rows in document.rejects.items()
-    ]
+            ours = META.c.collector == each.collector
+            connection.execute(sql.update(META).where(ours).values(now))
 
 
 def mark_changed(connection: sql.Connection, collector: str, documents: int) -> None:
@@ -110,41 +80,9 @@ def mark_changed(connection: sql.Connection, collector: str, documents: int) -> 
     connection.execute(sql.update(META).where(ours).values(lineage=f"{written} documents"))
 
 
-def replace_windows(
-    connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
-) -> None:
-    """Replace all rows of some windows, of all segments; one without estimates is removed.
-
-    The row of all reports has as ``alarms`` those of the table of that name, without their key.
-    """
-    stale = [row for row in windows if not row["segment"]]
-    alarms = [
-        {**{name: row[name] for name in _REPEATED}, **alarm}
-        for row in stale
-        for alarm in cast(Sequence[Row], row.get("alarms") or ())
-    ]
-    estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
-    kept = [
-        {name: row[name] for name in row if name != "alarms"}
-        for row in windows
-        if tuple(row[name] for name in WINDOW_KEY) in estimated
-    ]
-    _replace(connection, ESTIMATES, WINDOW_KEY, stale, estimates)
-    _replace(connection, WINDOWS, WINDOW_KEY, stale, kept)
-    _replace(connection, ALARMS, WINDOW_KEY, stale, alarms)
-
-
-def replace_all(
-    connection: sql.Connection, table: sql.Table, collector: str, rows: Sequence[Row]
-) -> None:
-    """Replace all rows that a table has of a collector."""
-    connection.execute(sql.delete(table).where(table.c.collector == collector))
-    _insert(connection, table, rows)
-
-
 def forget(connection: sql.Connection, collector: str, state: str | None = None) -> None:
     """Remove all results of a collector, and whose they are: if a state is given, if its."""
-    for table in METADATA.sorted_tables:
+    for table in (*METADATA.sorted_tables, REVISIONS, HEALTH):
         remove = sql.delete(table).where(table.c.collector == collector)
         # Another one's may have come since it was looked: then the transaction is to fail.
         others = table is META and state is not None
@@ -154,14 +92,14 @@ def forget(connection: sql.Connection, collector: str, state: str | None = None)
 def _replace(
     connection: sql.Connection,
     table: sql.Table,
-    key: Sequence[str],
     stale: Sequence[Row],
     rows: Sequence[Row],
+    key: Sequence[str],
 ) -> None:
-    if stale:
-        same = (table.c[name] == sql.bindparam(f"old_{name}") for name in key)
-        keys = [{f"old_{name}": row[name] for name in key} for row in stale]
-        connection.execute(sql.delete(table).where(*same), keys)
+    """Insert rows in the place of those that have the key of one that is stale."""
+    same = (table.c[name] == sql.bindparam(f"old_{name}") for name in key)
+    keys = [{f"old_{name}": row[name] for name in key} for row in stale]
+    connection.execute(sql.delete(table).where(*same), keys)
     _insert(connection, table, rows)
 
 

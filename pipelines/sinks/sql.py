@@ -20,44 +20,37 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from operator import add
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from pipelines.results import schema, tables
-from pipelines.results.documents import Document, parse
+from pipelines.results.documents import Document
 from pipelines.sinks import jobs, rows
+from pipelines.sinks.base import Applied, Progress, Sink, SinkError
 from sotto.errors import AggregationError, install_hint
 
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
+#: Documents of a generation that are in memory at a time.
+_AT_ONCE = 64
 _ANOTHER = "the database holds the results of another state directory of {}"
-
-
-class ProjectionError(AggregationError):
-    """What is committed could not be written to the database; it can be later."""
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The results that a database is to hold after a commit."""
+    """What brings the results of a collector to a committed generation."""
 
     collector: str
     state: str  #: name of the state directory
     generation: int  #: the committed one
     clock: int | None  #: the log's clock, ms
-    #: Rows of windows that changed and of their estimates, some windows at a time; all earlier
-    #: rows of these windows are replaced, those of one without estimates are removed. Iterated
-    #: once, within the transaction.
-    changed: Iterable[tuple[Sequence[tables.Row], Sequence[tables.Row]]]
-    #: All rows of these tables.
-    periods: Sequence[tables.Row]
-    quarantine: Sequence[tables.Row]
+    #: What changed, and at the end how the job is. Iterated once, within the transaction.
+    documents: Iterable[Document]
     lineage: str | None = None  #: digest of the generation
     anew: bool = False  #: whether all that the database holds of the collector is removed first
 
@@ -71,11 +64,8 @@ class Database:
     """A SQL database; ``create`` is whether a SQLite file may be created.
 
     Raises AggregationError here and in every method if the database cannot be used, or
-    ProjectionError if not now.
+    SinkError if not now.
     """
-
-    #: Whether it has the tables of a sink.
-    _sink = False
 
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
         try:
@@ -107,7 +97,7 @@ class Database:
 
     def prepare(self) -> None:
         """Create tables and views; see :func:`pipelines.results.schema.prepare`."""
-        schema.prepare(self.engine, sink=self._sink)
+        schema.prepare(self.engine)
         if self._sqlite:
             # Readers do not block writers.
             with self.engine.connect() as connection:
@@ -161,10 +151,9 @@ class Results(Database):
             if projection.anew:
                 rows.forget(connection, collector, projection.state)
             _raise_generation(connection, projection)
-            for windows, estimates in projection.changed:
-                rows.replace_windows(connection, windows, estimates)
-            rows.replace_all(connection, tables.PERIODS, collector, projection.periods)
-            rows.replace_all(connection, tables.QUARANTINE, collector, projection.quarantine)
+            documents = iter(projection.documents)
+            while some := list(islice(documents, _AT_ONCE)):
+                rows.write_documents(connection, rows.newer(connection, some))
 
     def estimates(
         self, metric: str | None = None, at: int | None = None, collector: str | None = None
@@ -201,22 +190,26 @@ class Results(Database):
         return None
 
 
-class Applied(NamedTuple):
-    """How many documents were written and not."""
+class SqlSink(Database, Sink):
+    """The results of jobs, from their documents; parameters as of :class:`Database`.
 
-    written: int = 0
-    stale: int = 0  #: of revisions that the results have already, or newer ones
-    others: int = 0  #: of another job
-    refused: int = 0  #: that the database cannot store
+    ``job``: name of the job whose workers write its documents here without a topic.
+    """
 
-    def plus(self, other: Applied) -> Applied:
-        return Applied(*map(add, self, other))
+    def __init__(self, url: str | sql.URL, job: str = "") -> None:
+        super().__init__(url)
+        self._made_of = url, job
+        self._job = job
 
+    @classmethod
+    def open(cls, url: str, job: str = "") -> Self:
+        return cls(url, job)
 
-class DocumentDatabase(Database):
-    """The results of jobs, from their documents; parameters as of :class:`Database`."""
+    def __reduce__(self) -> tuple[type[Self], tuple[str | sql.URL, str]]:
+        return type(self), self._made_of
 
-    _sink = True
+    def close(self) -> None:
+        self.engine.dispose()
 
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
@@ -229,33 +222,23 @@ class DocumentDatabase(Database):
             with self.engine.begin() as connection:
                 return jobs.offsets(connection, topic, id, replace)
 
-    def apply(
-        self,
-        topic: str,
-        id: str,
-        read: Sequence[jobs.Advance],
-        documents: Sequence[Document],
-        *,
-        replace: bool = False,
-    ) -> Applied:
-        """Write documents of a topic, and the offsets after them, in one transaction.
+    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+        """Write documents, and how far their topic is read, in one transaction."""
 
-        ``replace``: whether they replace a collector's results from another topic.
-        """
+        if progress is None:
+            with _mapped("the database cannot be used"):
+                self.prepare()
 
         def begin(connection: sql.Connection) -> None:
             # First of all, since this takes the lock of a SQLite file.
-            for part in read:
-                jobs.advance(connection, topic, id, part)
+            if progress is None:
+                jobs.lock_for(connection, self._job)
+            else:
+                for part in progress.read:
+                    jobs.advance(connection, progress.topic, progress.id, part)
 
-        return self._write(begin, topic, documents, replace)
-
-    def add(self, job: str, documents: Sequence[Document]) -> Applied:
-        """Write documents from one of several workers of a pipeline, in one transaction."""
-        with _mapped("the database cannot be used"):
-            self.prepare()
-        begin = partial(jobs.lock_for, job=job)
-        return self._write(begin, jobs.source_of(job), documents, replace=False)
+        source = jobs.source_of(self._job) if progress is None else progress.topic
+        return self._write(begin, source, documents, progress is not None and progress.replace)
 
     def _write(
         self,
@@ -280,27 +263,13 @@ class DocumentDatabase(Database):
         raise AssertionError("unreachable")
 
 
-class SqlSink:
-    """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`."""
-
-    def __init__(self, url: str, job: str) -> None:
-        self._url = url
-        self._job = job
-
-    def write(self, items: Sequence[tuple[bytes, bytes]]) -> None:
-        with DocumentDatabase(self._url) as database:
-            database.add(self._job, [parse(*each) for each in items])
-
-    def close(self) -> None: ...
-
-
 @contextmanager
 def _mapped(failed: str) -> Iterator[None]:
-    """Raise errors of SQLAlchemy as :class:`ProjectionError`."""
+    """Raise errors of SQLAlchemy as :class:`SinkError`."""
     try:
         yield
     except SQLAlchemyError as error:
-        raise ProjectionError(f"{failed}: {first_line(error)}") from error
+        raise SinkError(f"{failed}: {first_line(error)}") from error
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:

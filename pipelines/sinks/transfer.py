@@ -1,4 +1,4 @@
-"""From a topic of estimates to a database: ``sotto sink``."""
+"""From a topic of estimates to a sink: ``sotto sink``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines.results.documents import Document, parse
-from pipelines.sinks.jobs import Advance
-from pipelines.sinks.sql import Applied, DocumentDatabase
+from pipelines.sinks.base import Advance, Applied, Progress, Sink
 from pipelines.sources import kafka_reader
 from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
@@ -54,10 +53,10 @@ class Transferred:
 
 
 class Transfer:
-    """Writes a topic of estimates to a database.
+    """Writes a topic of estimates to a sink.
 
     ``topic``: of the kind ``estimates``. ``replace``: whether another topic, or another job, may
-    replace what the database holds. ``committed``: called after every transaction; tests stop the
+    replace what the sink holds. ``committed``: called after every transaction; tests stop the
     process there.
     """
 
@@ -65,7 +64,7 @@ class Transfer:
         self,
         broker: Broker,
         topic: SinkTopic,
-        database: DocumentDatabase,
+        sink: Sink,
         *,
         replace: bool = False,
         committed: Callable[[], None] = lambda: None,
@@ -76,7 +75,7 @@ class Transfer:
             )
         self._broker = broker
         self._topic = topic
-        self._database = database
+        self._sink = sink
         self._replace = replace
         self._committed = committed
         self._consumer: KafkaConsumer | None = None
@@ -95,7 +94,7 @@ class Transfer:
         """Write the topic's records up to its end of now.
 
         Raises BrokerError if the topic cannot be read: what was read is in the database.
-        ProjectionError if the database cannot be used now; AggregationError, which says what to
+        SinkError if the database cannot be used now; AggregationError, which says what to
         do, if topic and database do not go together.
         """
         try:
@@ -142,7 +141,7 @@ class Transfer:
 
     def _seek(self, consumer: KafkaConsumer, first: Any) -> int:
         """Seek to where the database is; return how many offsets have been deleted since."""
-        taken = self._database.offsets(str(self._topic), self._id, replace=self._replace)
+        taken = self._sink.offsets(str(self._topic), self._id, replace=self._replace)
         lost = 0
         for each in self._all():
             at = taken.get(each.partition, 0)
@@ -175,9 +174,8 @@ class Transfer:
                 documents.append(parse(record.key, record.value))
             except FormatError:
                 poison += 1
-        applied = self._database.apply(
-            str(self._topic), self._id, read, documents, replace=self._replace
-        )
+        progress = Progress(str(self._topic), self._id, read, self._replace)
+        applied = self._sink.write(documents, progress)
         self._next |= {part.partition: part.end for part in read}
         self._committed()
         return Transferred(applied, poison)

@@ -225,6 +225,18 @@ class Manifest:
         """Return the audit of every period, open and closed, summed over shards."""
         return _with_audits(self.periods, self.states)
 
+    def health(self) -> dict[str, object]:
+        """Return the state of the job, as documents have it."""
+        held = self.states.values()
+        return {
+            **self.tally._asdict(),
+            "chains": sum(each.totals.chains for each in held),
+            "pseudonyms": sum(each.totals.pseudonyms for each in held),
+            "state_bytes": sum(each.size for each in held),
+            "clock": self.clock,
+            "offsets": dict(self.positions),
+        }
+
 
 def advance(
     manifest: Manifest,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_documents import window_document
 
 from benchmarks.soak.checker import (
     UnexplainedError,
@@ -29,7 +30,7 @@ from mechanisms.coins import shard_of
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.results.documents import WindowDocument, parse, window_document
+from pipelines.results.documents import WindowDocument, parse
 from pipelines.storage.directory import StateDirectory
 from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.sql import SqlSink
 from pipelines.sinks.transfer import Transfer, Transferred
 from pipelines.sources import kafka_reader as module
 from sotto.kafka.brokers import Broker
@@ -13,7 +13,7 @@ from sotto.kafka.topics import SinkTopic
 
 
 def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Transferred:
-    with DocumentDatabase(url) as database, Transfer(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
+    with SqlSink(url) as database, Transfer(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
         return sink.run()
 
 
@@ -27,13 +27,13 @@ def killed_sink(file: str, topic: str, url: str, when: str, at: str) -> None:
         if seen == int(at) and where == when:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    real = DocumentDatabase.apply
+    real = SqlSink.write
 
-    def apply(self: DocumentDatabase, *given: object, **options: object) -> object:
+    def write(self: SqlSink, *given: object, **options: object) -> object:
         die("before")
         return real(self, *given, **options)  # type: ignore[arg-type]
 
-    DocumentDatabase.apply = apply  # type: ignore[method-assign,assignment]
+    SqlSink.write = write  # type: ignore[method-assign,assignment]
     made = module.make_consumer
 
     def one_by_one(broker: Broker) -> object:

@@ -11,7 +11,7 @@ from yesterday import publish
 from clientsdk.testing import small_plan
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.kafka import EstimatesTopic
-from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.sql import SqlSink
 from pipelines.sinks.transfer import Transfer
 from pipelines.sources.kafka import KafkaTopics
 from sotto.kafka.admin import connected
@@ -65,7 +65,7 @@ def test_lag_sink_and_documents_are_told(broker, topic, tmp_path, exposed):
     assert found["sotto_sink_lag_records"] > 2
     # every draw: likewise.
     assert 0 <= found["sotto_document_age_seconds"] < 3600
-    with DocumentDatabase(database) as written, Transfer(broker, estimates, written) as sink:
+    with SqlSink(database) as written, Transfer(broker, estimates, written) as sink:
         sink.run()
     found = exposed(*given)
     assert {"database ok", "log ok", "documents ok"} <= set(found)

@@ -23,9 +23,10 @@ from yesterday import publish
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.bounded.run import RunResult, aggregate
+from pipelines.sinks.base import SinkError
 from pipelines.sinks.committed import Note
 from pipelines.sinks.kafka import EstimatesTopic
-from pipelines.sinks.sql import DocumentDatabase, ProjectionError, of_state
+from pipelines.sinks.sql import SqlSink, of_state
 from pipelines.sinks.transfer import Transfer, Transferred
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
@@ -224,14 +225,14 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(job):
         job.send(4)
         job.aggregate()
         with (
-            DocumentDatabase(job.url) as database,
+            SqlSink(job.url) as database,
             Transfer(job.broker, job.estimates, database) as sink,
         ):
             assert sink.run().applied.written
             server.stop(crash=True)
             job.send(3)
             job.aggregate()
-            with pytest.raises(ProjectionError, match="Connection refused"):
+            with pytest.raises(SinkError, match="Connection refused"):
                 sink.run()
             server.start()
             assert sink.run().applied.written

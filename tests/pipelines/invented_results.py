@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from made_documents import projection
+
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
 from pipelines.results.tables import ESTIMATES
-from pipelines.sinks.sql import Projection, Results
+from pipelines.sinks.sql import Results
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from sotto.plan.compile import parse_plan
@@ -148,7 +150,7 @@ def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
     with Results(url) as results:
         results.projected("app.example", "mine")
         results.project(
-            Projection(
+            projection(
                 collector="app.example",
                 state="mine",
                 generation=generation,

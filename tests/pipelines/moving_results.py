@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from made_documents import projection
 from plan_texts import plan_head
 
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.sql import Projection, Results, of_state
+from pipelines.sinks.sql import Results, of_state
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
@@ -81,9 +82,7 @@ class MovingResults:
             clock = START + (first + length) * WEEK + RIPE
         with Results(self.url) as results:
             results.projected("tests.example", "state")
-            results.project(
-                Projection("tests.example", "state", self._generation, clock, changed, [], [])
-            )
+            results.project(projection("tests.example", "state", self._generation, clock, changed))
 
     def _window(self, window: int) -> dict[str, object]:
         start = START + window * WEEK

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sqlalchemy as sql
+from made_documents import health_document, period_document, rejects_document, window_document
 
-from pipelines.results.documents import (
-    health_document,
-    parse,
-    period_document,
-    rejects_document,
-    window_document,
-)
+from pipelines.results.documents import parse
 from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
-from pipelines.sinks.jobs import Advance
-from pipelines.sinks.sql import Applied, DocumentDatabase, Results
+from pipelines.sinks.base import Advance, Applied, Progress
+from pipelines.sinks.sql import Results, SqlSink
 
 TOPIC, ID = "reports-estimates", "first"
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
@@ -88,7 +83,7 @@ def rest(revision: int, rejects: int, job: str = "job") -> list[tuple[bytes, byt
 class Feed:
     """A partition from which a database is written, as a sink would."""
 
-    def __init__(self, database: DocumentDatabase, topic: str = TOPIC, id: str = ID) -> None:
+    def __init__(self, database: SqlSink, topic: str = TOPIC, id: str = ID) -> None:
         self.database, self.topic, self.id = database, topic, id
 
     def give(self, *records: tuple[bytes, bytes], replace: bool = False) -> Applied:
@@ -96,7 +91,7 @@ class Feed:
         at = self.database.offsets(self.topic, self.id, replace=replace).get(0, 0)
         documents = [parse(*each) for each in records]
         read = [Advance(0, at, at + len(records))]
-        return self.database.apply(self.topic, self.id, read, documents, replace=replace)
+        return self.database.write(documents, Progress(self.topic, self.id, read, replace))
 
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sql
+from made_documents import projection as made
 
 from pipelines.results.tables import Row
 from pipelines.sinks.sql import Projection, Results
@@ -96,7 +97,7 @@ def projection(generation: int = 1) -> Projection:
     }
     rejected = [(1, "late", 4, 1), (2, "late", 2, 0), (2, "malformed", 1, 0)]
     names = ("generation", "reason", "rows", "requeued")
-    return Projection(
+    return made(
         collector=COLLECTOR,
         state="mine",
         generation=generation,

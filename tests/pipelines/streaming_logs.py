@@ -23,6 +23,7 @@ from pipelines.results.documents import (
     RejectsDocument,
     WindowDocument,
 )
+from pipelines.results.records import Estimate, Window
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
@@ -146,12 +147,8 @@ def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outco
     (health,) = (each for each in documents if isinstance(each, HealthDocument))
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
     tables = {
-        "windows": [
-            {name: value for name, value in row.items() if name != "alarms"}
-            for each in windows
-            for row in each.rows()[0]
-        ],
-        "estimates": [row for each in windows for row in each.rows()[1]],
+        "windows": [row for each in windows for row in each.rows()[Window]],
+        "estimates": [row for each in windows for row in each.rows()[Estimate]],
         "periods": periods,
     }
     # At least once: what was rejected before a rollback is rejected again.

@@ -20,7 +20,7 @@ from plan_texts import plan_head
 from report_logs import START, Device, append, write
 
 from pipelines.results.tables import ESTIMATES
-from pipelines.sinks.sql import ProjectionError
+from pipelines.sinks.base import SinkError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.plan.compile import load_plan
@@ -270,7 +270,7 @@ def test_following_tries_a_failed_projection_again(capsys):
 
     def once() -> None:
         if not next(rounds):
-            raise ProjectionError("locked")
+            raise SinkError("locked")
         stopped.set()
 
     follow(once, stopped, 0.01)

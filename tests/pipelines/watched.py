@@ -24,9 +24,9 @@ from pipelines.exporter.engine import Engine, WatchedEngine
 from pipelines.exporter.health import Health, Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.results.documents import Document, parse
-from pipelines.sinks.committed import documents_of, health_of, projection
-from pipelines.sinks.jobs import Advance
-from pipelines.sinks.sql import DocumentDatabase, of_state
+from pipelines.sinks.base import Advance, Progress
+from pipelines.sinks.committed import projection
+from pipelines.sinks.sql import SqlSink, of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
@@ -115,15 +115,13 @@ def sunk(state: Path, database: str) -> int:
     committed = (state / "MANIFEST.json").read_bytes()
     if committed not in _documents:
         directory, registry = StateDirectory(state), Registry(plans())
-        manifest, collector = directory.manifest(), registry.collector
-        changed = projection(directory, manifest, registry, CANDIDATES, 0)
-        made = [*documents_of(changed, collector, None), health_of(manifest, collector)]
-        _documents[committed] = [parse(*each) for each in made]
+        changed = projection(directory, directory.manifest(), registry, CANDIDATES, 0)
+        _documents[committed] = [parse(*each.record) for each in changed.documents]
     documents = _documents[committed]
-    with DocumentDatabase(database) as written:
+    with SqlSink(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
         part = Advance(0, 0, len(documents))
-        written.apply(str(ESTIMATES_TOPIC), "one", [part], documents)
+        written.write(documents, Progress(str(ESTIMATES_TOPIC), "one", [part]))
     return len(documents)
 
 

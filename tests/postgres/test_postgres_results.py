@@ -21,7 +21,7 @@ from pipelines.results.database import NoResultsError, ResultsError, UnreadableE
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.tables import METADATA, SINK_METADATA
 from pipelines.results.views import VIEWS
-from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.sql import SqlSink
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_the_reader_reads_what_it_reads_of_sqlite(
 
 def test_views_have_timestamps_and_all_has_comments(url: sql.URL) -> None:
     project(url)
-    with DocumentDatabase(url) as database:
+    with SqlSink(url) as database:
         database.prepare()
     engine = sql.create_engine(url)
     with engine.connect() as connection:
@@ -96,7 +96,7 @@ def test_several_writers_make_the_views_at_once(reader: ResultsReader, url: sql.
 
     def prepare() -> None:
         try:
-            with DocumentDatabase(url) as database:
+            with SqlSink(url) as database:
                 database.prepare()
         except Exception as error:
             failures.append(error)

@@ -17,7 +17,7 @@ from test_document_database import (  # noqa: F401
     test_what_is_published_is_what_the_tables_hold,
 )
 
-from pipelines.sinks.sql import Applied
+from pipelines.sinks.base import Applied
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_documents import projection, window_document
 from numpy.typing import NDArray
 
 from mechanisms.experiments import Scored, difference
@@ -21,8 +22,9 @@ from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.comparison import arms_of
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
-from pipelines.results.documents import WindowDocument, parse, window_document
-from pipelines.sinks.sql import Projection, Results
+from pipelines.results.documents import WindowDocument, parse
+from pipelines.results.records import Estimate
+from pipelines.sinks.sql import Results
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -264,7 +266,7 @@ def database(tmp_path: Path) -> str:
     with Results(url) as results:
         results.projected("state", "app.example")
         results.project(
-            Projection(
+            projection(
                 collector="app.example",
                 state="state",
                 generation=1,
@@ -326,7 +328,7 @@ def test_documents_carry_differences() -> None:
     (row, *segments), estimates = rows_of_windows(given, Registry([PLAN]), {})
     document = parse(*window_document("job", row, estimates, 3, "early", segments))
     assert isinstance(document, WindowDocument)
-    kept = [each for each in document.rows()[1] if each["kind"] == "difference"]
+    kept = [each for each in document.rows()[Estimate] if each["kind"] == "difference"]
     made = [each for each in estimates if each["kind"] == "difference"]
     for one, other in zip(kept, made, strict=True):
         names = ("segment", "item", "value", "low", "high", "p_value", "significant", "method")

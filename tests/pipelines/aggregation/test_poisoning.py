@@ -10,11 +10,14 @@ import json
 
 import attacks
 import pytest
+from made_documents import projection as made
+from made_documents import window_document
 
-from pipelines.results.documents import WindowDocument, parse, window_document
+from pipelines.results.documents import WindowDocument, parse
 from pipelines.results.reader import Chosen, ResultsReader
+from pipelines.results.records import Alarm
 from pipelines.results.tables import ALARMS
-from pipelines.sinks.sql import Projection, Results
+from pipelines.sinks.sql import Results
 from pipelines.web import rendering
 from pipelines.web.pages import METRIC
 from pipelines.web.snapshot import Snapshot
@@ -72,7 +75,7 @@ def test_a_single_device_is_no_alarm_although_it_is_certain():
 
 
 def projection(generation, row, estimates):
-    return Projection(
+    return made(
         collector=row["collector"],
         state="mine",
         generation=generation,
@@ -103,7 +106,8 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
         [stored] = database.table(ALARMS)
     document = parse(*window_document("mine", bad, estimates, 1, "early"))
     assert isinstance(document, WindowDocument)
-    assert document.rows()[0][0]["alarms"] == bad["alarms"]
+    [again] = document.rows()[Alarm]
+    assert {name: again[name] for name in bad["alarms"][0]} == bad["alarms"][0]
     [alarm] = ResultsReader(url).alarms(Chosen(metric="page"))
     assert (alarm.kind, alarm.p_value, alarm.segment) == ("levels", stored["p_value"], "")
     assert alarm.p_value < 1e-9 < 0.1 < alarm.statistic
@@ -125,7 +129,7 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
         assert row["under_high"] == pytest.approx(row["high"] + 0.01 * short)
 
     with Results(url) as database:
-        database.project(projection(2, good, corrected))
+        database.project(projection(2, {**good, "revision": 2}, corrected))
         assert database.table(ALARMS) == []
     main(["estimates", "--database", url])
     assert "warning" not in capsys.readouterr().out

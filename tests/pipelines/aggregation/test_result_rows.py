@@ -13,7 +13,6 @@ import sqlite3
 import struct
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, redirect_stdout
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,11 +35,12 @@ from mechanisms.vector.coordinates import CoordinateSampling
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.results.documents import WindowDocument, parse
+from pipelines.results import records
+from pipelines.results.documents import Document, WindowDocument, parse
 from pipelines.results.tables import ESTIMATES, WINDOWS
-from pipelines.sinks.committed import documents_of, projection
+from pipelines.sinks.committed import projection
 from pipelines.sinks.kafka import EstimatesTopic
-from pipelines.sinks.sql import DocumentDatabase, Results, of_state
+from pipelines.sinks.sql import Results, SqlSink, of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, SinkTopic
@@ -114,11 +114,11 @@ class Outputs:
         directory, registry = StateDirectory(self.state), Registry([self.plan])
         manifest = directory.manifest()
         made = projection(directory, manifest, registry, self.candidates, since)
-        return list(documents_of(replace(made, state="job"), registry.collector, None))
+        return [each.model_copy(update={"job": "job"}).record for each in made.documents]
 
     def sunk(self) -> Path:
         file = self.folder / "sunk.db"
-        with DocumentDatabase(f"sqlite:///{file}") as written:
+        with SqlSink(f"sqlite:///{file}") as written:
             assert Feed(written).give(*self.documents()).refused == 0
         return file
 
@@ -240,7 +240,7 @@ def test_estimates_go_when_revocations_leave_too_few_and_stay_when_few_are_revok
     figures = [struct.pack(">d", row["value"]) for row in rows]
     assert all(each in (job.state / "results.db").read_bytes() for each in figures)
     assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(40, None, 1)]
-    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with SqlSink(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*published)
     again = [
         each.send(START + 2 * DAY, colour, row._replace(payload=b"\1"))
@@ -260,7 +260,7 @@ def test_estimates_go_when_revocations_leave_too_few_and_stay_when_few_are_revok
     assert "sotto_estimate{" not in job.exposed()
     news = job.documents(since=1)
     assert news[0][0] == published[0][0]
-    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with SqlSink(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*news)
     with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
         assert results.estimates() == job.rows()
@@ -282,12 +282,9 @@ class KeptTopic(EstimatesTopic):
         yield from self.kept[begin.get("0", 0) :]
 
     def send(
-        self,
-        documents: Iterable[tuple[bytes, bytes]],
-        last: tuple[bytes, bytes],
-        headers: list[tuple[str, bytes]],
+        self, documents: Iterable[Document], headers: tuple[tuple[str, bytes], ...]
     ) -> dict[str, int]:
-        for key, value in [*documents, last]:
+        for key, value in [each.record for each in documents]:
             self.kept.append(SimpleNamespace(key=key, value=value, headers=headers))
         return {"0": len(self.kept)}
 
@@ -320,7 +317,7 @@ class Published:
     def sink(self) -> None:
         records = self.topic.kept[self.sunk :]
         self.sunk = len(self.topic.kept)
-        with DocumentDatabase(self.database) as database:
+        with SqlSink(self.database) as database:
             Feed(database).give(*((each.key, each.value) for each in records))
 
     def withheld(self) -> set[object]:
@@ -334,7 +331,7 @@ class Published:
             assert sunk.estimates() == found
             stored = sunk.table(WINDOWS)
             assert stored == results.table(WINDOWS)
-            assert [{**stored[0], "alarms": []}, *stored[1:]] == window.rows()[0]
+            assert stored == window.rows()[records.Window]
             assert window.estimates == tuple(
                 {name: row[name] for name in window.estimates[0]} for row in found
             )

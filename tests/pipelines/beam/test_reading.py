@@ -21,6 +21,7 @@ from streaming_logs import write
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import ReadPartitions
 from pipelines.beam.stream import Stream
+from pipelines.results.documents import RejectsDocument
 from pipelines.sinks import kafka as sinks
 from pipelines.sinks.kafka import LARGEST, DocumentsSink
 from pipelines.sources.base import GoneError, LostError, Partition
@@ -138,7 +139,7 @@ def test_what_is_given_back_from_the_future_is_damage(monkeypatch):
 
 def test_a_document_that_no_broker_takes_stops_no_pipeline(caplog):
     sink = DocumentsSink(Broker("fake:9092"), "reports-estimates")
-    sink.write([(b"key", b"x" * LARGEST)])
+    sink.write([RejectsDocument.of("job", "tests.example", {"x" * LARGEST: 1}, 1)])
     assert "look for fewer candidates" in caplog.text
 
 
@@ -286,7 +287,8 @@ def test_documents_are_sent_until_the_broker_takes_them(monkeypatch, caplog):
     monkeypatch.setattr(sinks, "send_all", send)
     monkeypatch.setattr(sinks, "time", SimpleNamespace(sleep=waited.append))
     sink = DocumentsSink(Broker("fake:9092"), "reports-estimates")
-    sink.write([(b"key", b"value")])
-    assert [(key, value) for key, value, *_ in sent] == [(b"key", b"value")]
+    document = RejectsDocument.of("job", "tests.example", {"late": 1}, 1)
+    sink.write([document])
+    assert [(key, value) for key, value, *_ in sent] == [document.record]
     assert len(waited) == 2 * ATTEMPTS
     assert "what goes to reports-estimates waits for the broker" in caplog.text

@@ -45,7 +45,7 @@ from pipelines.beam import (
     WriteRejects,
 )
 from pipelines.beam.stream import closing_time, next_settling
-from pipelines.results.documents import HealthDocument, parse
+from pipelines.results.documents import Document, HealthDocument, parse
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError
 from sotto.plan.registry import Registry
@@ -62,10 +62,10 @@ class Folder:
 
     path: Path
 
-    def write(self, items: Sequence[bytes | tuple[bytes, bytes]]) -> None:
+    def write(self, items: Sequence[bytes | Document]) -> None:
         with open(self.path, "a", encoding="ascii") as file:
             for item in items:
-                parts = (item,) if isinstance(item, bytes) else item
+                parts = (item,) if isinstance(item, bytes) else item.record
                 file.write(" ".join(part.hex() for part in parts) + "\n")
 
     def close(self) -> None: ...

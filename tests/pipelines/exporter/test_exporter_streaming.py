@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from fake_kafka import FakeCluster, FakePartition, install
 from kafka import TopicPartition
+from made_documents import health_document, rejects_document
 from prometheus_client import CollectorRegistry, generate_latest
 from step_plans import plans
 from watched import (
@@ -27,9 +28,9 @@ from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Stream, StreamReaders
 from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.readings import Status, read
-from pipelines.results.documents import health_document, parse, rejects_document
-from pipelines.sinks.jobs import Advance
-from pipelines.sinks.sql import DocumentDatabase
+from pipelines.results.documents import parse
+from pipelines.sinks.base import Advance, Progress
+from pipelines.sinks.sql import SqlSink
 from pipelines.sources.base import MissingError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
@@ -105,7 +106,7 @@ def test_lag_and_the_age_of_documents_are_kafkas(job, database):
 def test_jobs_of_several_collectors_are_told_apart(job, database):
     """Each has what its own topic says; of the others nothing is lost."""
     theirs = SinkTopic("theirs", "estimates")
-    with DocumentDatabase(database) as written:
+    with SqlSink(database) as written:
         documents = [
             rejects_document("their job", "theirs.example", {"late": 3}, 1),
             health_document(
@@ -113,7 +114,7 @@ def test_jobs_of_several_collectors_are_told_apart(job, database):
             ),
         ]
         read = [Advance(0, 0, 2)]
-        written.apply(str(theirs), "two", read, [parse(*each) for each in documents])
+        written.write([parse(*each) for each in documents], Progress(str(theirs), "two", read))
     ours, other, unheard = FakeStream(), FakeStream(), FakeStream()
     streams = [
         Stream(str(topic), stream, FakeDocuments(1000, now_ms()))

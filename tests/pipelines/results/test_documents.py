@@ -11,21 +11,19 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_documents import health_document, period_document, rejects_document, window_document
 from sink_documents import period_row
 from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
 
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.results import records
 from pipelines.results.documents import (
     HealthDocument,
     PeriodDocument,
     RejectsDocument,
     WindowDocument,
-    health_document,
     parse,
-    period_document,
-    rejects_document,
-    window_document,
 )
 from pipelines.results.tables import ESTIMATES, PERIODS, WINDOWS
 from sotto.errors import FormatError
@@ -46,9 +44,12 @@ def test_rows_come_out_as_a_database_would_store_them(name):
     document = parse(*window_document("job", row, estimates, 7, "early"))
     assert isinstance(document, WindowDocument)
     assert (document.job, document.revision, document.pane) == ("job", 7, "early")
-    (window,), found_rows = document.rows()
-    assert window == {**row, "revision": 7}
-    assert set(window) == {*WINDOWS.columns.keys(), "alarms"}
+    found_all = document.rows()
+    (window,), found_rows, alarms = (
+        found_all[each] for each in (records.Window, records.Estimate, records.Alarm)
+    )
+    assert {**window, "alarms": alarms} == {**row, "revision": 7}
+    assert set(window) == set(WINDOWS.columns.keys())
     for found, given_row in zip(found_rows, estimates, strict=True):
         assert set(found) == set(ESTIMATES.columns.keys())
         stored = {

@@ -12,7 +12,7 @@ from stored_results import project
 from pipelines.results import reference, schema
 from pipelines.results.tables import METADATA, SINK_METADATA
 from pipelines.results.views import VIEWS
-from pipelines.sinks.sql import DocumentDatabase, Results
+from pipelines.sinks.sql import Results, SqlSink
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 
@@ -75,7 +75,7 @@ def test_views_of_another_release_are_made_anew(tmp_path, connection):
     connection.execute(f"DROP VIEW {schema.VERSION}")
     connection.execute("DROP VIEW shares")
     connection.execute("CREATE VIEW shares AS SELECT 1 AS one")
-    with DocumentDatabase(f"sqlite:///{tmp_path / 'results.db'}") as database:
+    with SqlSink(f"sqlite:///{tmp_path / 'results.db'}") as database:
         database.prepare()
         columns = {each.name for each in VIEWS[1].columns}
         query = "SELECT name FROM pragma_table_info('shares')"

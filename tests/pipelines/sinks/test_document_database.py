@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sql
+from made_documents import projection, rejects_document
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
-from pipelines.results.documents import Document, parse, rejects_document
+from pipelines.results.documents import Document, parse
 from pipelines.sinks import rows as written_rows
-from pipelines.sinks.jobs import Advance
-from pipelines.sinks.sql import Applied, DocumentDatabase, Projection, Results
+from pipelines.sinks.base import Advance, Applied, Progress
+from pipelines.sinks.sql import Results, SqlSink
 from sotto.errors import AggregationError
 
 
@@ -23,7 +24,7 @@ def url(tmp_path):
 
 @pytest.fixture
 def database(url):
-    with DocumentDatabase(url) as made:
+    with SqlSink(url) as made:
         yield made
 
 
@@ -75,7 +76,7 @@ def test_order_and_batches_do_not_matter(tmp_path):
     for seed in range(4):
         shuffled = random.Random(seed).sample(records, len(records))
         url = f"sqlite:///{tmp_path / str(seed)}"
-        with DocumentDatabase(url) as database:
+        with SqlSink(url) as database:
             feed = Feed(database)
             while shuffled:
                 feed.give(*(shuffled.pop() for _ in range(min(len(shuffled), seed + 1))))
@@ -125,7 +126,7 @@ def test_another_topic_is_refused_until_told(feed, url):
 def test_the_database_of_a_run_is_refused(feed, url):
     with Results(url) as results:
         results.projected("tests.example", "state")
-        results.project(Projection("tests.example", "state", 1, 5, [], [], [], lineage="00"))
+        results.project(projection("tests.example", "state", 1, 5, lineage="00"))
     for replace in (False, True):
         with pytest.raises(AggregationError, match="holds the results of aggregation runs"):
             feed.give(window(1), replace=replace)
@@ -162,7 +163,9 @@ def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed, url):
     key, value = window(2)
     for start in (0, 5):
         with pytest.raises(AggregationError, match="another sink"):
-            feed.database.apply(TOPIC, ID, [Advance(0, start, start + 1)], [parse(key, value)])
+            feed.database.write(
+                [parse(key, value)], Progress(TOPIC, ID, [Advance(0, start, start + 1)])
+            )
     assert values(url)[0, "red"] == 1.0
 
 
@@ -190,5 +193,5 @@ def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
 
     monkeypatch.setattr(written_rows, "write_documents", write)
     documents = [parse(*each) for each in (window(1), window(1, start=10))]
-    assert database.add("job", documents) == Applied(written=1, refused=1)
+    assert database.write(documents) == Applied(written=1, refused=1)
     assert [row["window_start"] for row in held(url)["windows"]] == [0]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from made_documents import projection
 from sink_documents import TABLES, window_row
 
 from pipelines.results import tables
 from pipelines.results.tables import ESTIMATES, QUARANTINE, WINDOWS
 from pipelines.sinks import rows as written_rows
-from pipelines.sinks.sql import DocumentDatabase, Projection, Results, of_state
+from pipelines.sinks.sql import Projection, Results, SqlSink, of_state
 from sotto.errors import AggregationError
 
 
@@ -31,22 +32,27 @@ def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str
 
 LATE = {
     "collector": "tests.example",
-    "generation": 1,
+    "generation": 0,
     "reason": "late",
     "rows": 4,
     "requeued": 1,
 }
-FIRST = Projection(
-    collector="tests.example",
-    state="mine",
-    generation=3,
-    clock=99,
-    changed=[
+FIRST: dict[str, Any] = {
+    "collector": "tests.example",
+    "state": "mine",
+    "generation": 3,
+    "clock": 99,
+    "changed": [
         ([window(0, 1), window(10, 3)], [estimate(0, "red", 0.25), estimate(10, "red", math.nan)])
     ],
-    periods=[],
-    quarantine=[LATE],
-)
+    "periods": [],
+    "quarantine": [LATE],
+}
+
+
+def first(**changes: Any) -> Projection:
+    """Return a projection with some arguments of its own."""
+    return projection(**{**FIRST, **changes})
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ def content(database: Results) -> dict[str, list[dict[str, object]]]:
 
 
 def test_what_is_projected_is_there(database):
-    database.project(FIRST)
+    database.project(first())
     assert database.projected("tests.example", "mine") == 3
     known, unknown = database.estimates()
     assert (known["value"], known["standard_error"], known["low"], known["high"]) == (
@@ -76,9 +82,8 @@ def test_what_is_projected_is_there(database):
 
 
 def test_changed_windows_are_replaced_and_others_left(database):
-    database.project(FIRST)
-    later = replace(
-        FIRST,
+    database.project(first())
+    later = first(
         generation=5,
         changed=[([window(10, 5)], [estimate(10, "blue", 0.5, 5)])],
         quarantine=[],
@@ -94,42 +99,40 @@ def test_changed_windows_are_replaced_and_others_left(database):
 
 @pytest.mark.parametrize("generation", [2, 3])
 def test_a_generation_that_is_not_ahead_is_refused(database, generation):
-    database.project(FIRST)
+    database.project(first())
     before = content(database)
     with pytest.raises(AggregationError, match="not behind"):
-        database.project(replace(FIRST, generation=generation, changed=[([window(0, 9)], [])]))
+        database.project(first(generation=generation, changed=[([window(0, 9)], [])]))
     assert content(database) == before
 
 
 def test_another_state_directory_is_refused(database):
-    database.project(FIRST)
+    database.project(first())
     before = content(database)
     with pytest.raises(AggregationError, match="another state directory"):
         database.projected("tests.example", "theirs")
     # One that found nothing there a moment ago projects anew.
     for anew in (False, True):
         with pytest.raises(AggregationError, match="another state directory"):
-            database.project(replace(FIRST, state="theirs", generation=9, anew=anew))
+            database.project(first(state="theirs", generation=9, anew=anew))
     assert content(database) == before
 
 
 def test_runs_of_several_collectors_share_a_database(database):
     """Each has its generation; what one projects anew takes nothing of another's."""
-    database.project(FIRST)
+    database.project(first())
     before = content(database)
     theirs = [{**row, "collector": "theirs.example"} for row in (window(0, 1), LATE)]
     rows = [{**estimate(0, "red", 0.75), "collector": "theirs.example"}]
-    other = replace(
-        FIRST,
-        collector="theirs.example",
-        state="theirs",
-        generation=1,
-        changed=[(theirs[:1], rows)],
-        quarantine=theirs[1:],
-    )
+    other = {
+        "collector": "theirs.example",
+        "state": "theirs",
+        "changed": [(theirs[:1], rows)],
+        "quarantine": theirs[1:],
+    }
     assert database.projected("theirs.example", "theirs") == 0
     for generation in (1, 2):
-        database.project(replace(other, generation=generation, anew=True))
+        database.project(first(**other, generation=generation, anew=True))
     found = content(database)
     assert database.projected("theirs.example", "theirs") == 2
     assert database.projected("tests.example", "mine") == 3
@@ -156,7 +159,7 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
             run.projected("tests.example", "mine")
         with refused:
             run.estimates()
-    with DocumentDatabase(f"sqlite:///{file}") as sink, refused:
+    with SqlSink(f"sqlite:///{file}") as sink, refused:
         sink.offsets("reports-estimates", "id")
     with closing(sqlite3.connect(file)) as connection:
         found = connection.execute("SELECT name FROM sqlite_master WHERE sql <> ''").fetchall()
@@ -164,7 +167,7 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
 
 
 def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
-    database.project(FIRST)
+    database.project(first())
     before = content(database)
     whole = written_rows._insert
 
@@ -175,15 +178,15 @@ def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
 
     monkeypatch.setattr(written_rows, "_insert", fails)
     with pytest.raises(AggregationError, match=r"generation 4 is committed.*disk full"):
-        database.project(replace(FIRST, generation=4))
+        database.project(first(generation=4))
     assert content(database) == before
     monkeypatch.undo()
-    database.project(replace(FIRST, generation=4))
+    database.project(first(generation=4))
     assert database.projected("tests.example", "mine") == 4
 
 
 def test_estimates_are_found_by_metric_and_time(database):
-    database.project(FIRST)
+    database.project(first())
     assert len(database.estimates("colour")) == 2
     assert database.estimates("shape") == []
     assert [row["window_start"] for row in database.estimates(at=9)] == [0]
@@ -225,11 +228,11 @@ def test_a_state_directory_may_have_any_name(tmp_path, name):
 
 
 def test_who_reads_does_not_keep_a_run_from_writing(database, tmp_path):
-    database.project(FIRST)
+    database.project(first())
     with closing(sqlite3.connect(tmp_path / "results.db", isolation_level=None)) as reader:
         reader.execute("begin")
         before = reader.execute("select projected_generation from meta").fetchall()
-        database.project(replace(FIRST, generation=4))
+        database.project(first(generation=4))
         assert reader.execute("select projected_generation from meta").fetchall() == before
     assert database.projected("tests.example", "mine") == 4
 
