@@ -61,7 +61,7 @@ test: venv  ## everything that CI checks: format, lint, types, all tests
 	$(BIN)/python -m pytest --numprocesses 3
 
 test-unit: venv  ## the quick tests only
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --hypothesis-profile quick
 
 lint: venv  ## format, lint and types, checked
 	$(BIN)/ruff format --check .

@@ -77,6 +77,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("sotto")
+#: ``make test-unit`` takes it.
+settings.register_profile("quick", settings.get_profile("sotto"), max_examples=40)
 
 #: This file runs after the servers' tests; at the end it would leave other processes without work.
 LONG = "tests/test_docs.py"

@@ -30,6 +30,11 @@ def mechanisms_for(kind: str) -> list[str]:
     return [name for name in REGISTRY if kind in mechanism_class(name).types]
 
 
+#: Mechanisms built so far, by what was asked for: they are values, and take long to certify.
+_built: dict[str, Mechanism] = {}
+_KEPT = 128
+
+
 def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mechanism:
     """Build a mechanism from a compiled plan.
 
@@ -47,6 +52,18 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     >>> [grr.certified(level) for level in range(grr.levels)]
     [500000, 1000000]
     """
+    # As text, in which 1, 1.0 and True differ.
+    asked = repr((sorted(spec.items()), levels, metric))
+    made = _built.get(asked)
+    if made is None:
+        made = _build(spec, levels, metric)
+        if len(_built) >= _KEPT:
+            _built.clear()
+        _built[asked] = made
+    return made
+
+
+def _build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mechanism:
     name = spec.get("name")
     kind = mechanism_class(name)
     if not isinstance(metric, str):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import expm1, isqrt
 
 from mechanisms import coins
@@ -201,6 +201,7 @@ class LocalHashing(FrequencyOracle):
         return Noise.of(self.exact(level)[0].p, Fraction(1, self.buckets))
 
 
+@lru_cache(64)
 def best_buckets(epsilon: float, domain_size: int) -> int:
     """Return the number of buckets of least variance of those that can be counted (eq. 9 and 10).
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -20,6 +20,7 @@ from mechanisms.chains.finite import FiniteChain, FiniteDraw
 from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
+from mechanisms.frozen import names_of
 from mechanisms.levels import Probabilities
 from mechanisms.registry import build
 
@@ -78,11 +79,6 @@ class Case:
     ladder: tuple[int, ...]
 
     def build(self) -> Mechanism:
-        """Return the mechanism, which is immutable, built once."""
-        return self._built
-
-    @cached_property
-    def _built(self) -> Mechanism:
         return build(self.spec, self.ladder, "metric")
 
 
@@ -254,6 +250,9 @@ def less_likely(chain: Any) -> Any:
     if isinstance(chain, tuple):
         return (*chain[:-1], chain[-1] * 95 // 100)
     wrong = copy(chain)
+    # Without what was computed of the right one.
+    for name in vars(chain).keys() - names_of(type(chain)):
+        del vars(wrong)[name]
     if isinstance(chain, PackedChain):
         vars(wrong)["single"] = less_likely(chain.single)
     elif isinstance(chain, FiniteChain):
@@ -264,7 +263,6 @@ def less_likely(chain: Any) -> Any:
             cut[cut.index(max(cut))] += 2**64 - sum(cut)
             rows.append(tuple(cut))
         vars(wrong)["strongest"] = FiniteDraw(tuple(rows))
-        vars(wrong).pop("exact", None)
     elif isinstance(chain, SymbolChain):
         draw = chain.strongest
         other = draw.other * 95 // 100
@@ -280,6 +278,4 @@ def less_likely(chain: Any) -> Any:
     else:
         assert isinstance(chain, SupportChain)
         vars(wrong)["threshold"] = 2**64 - (2**64 - chain.threshold) * 95 // 100
-        for name in ("supported", "exact"):
-            vars(wrong).pop(name, None)
     return wrong
