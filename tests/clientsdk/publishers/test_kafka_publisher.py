@@ -394,7 +394,7 @@ def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
 
     def send(thread):
         try:
-            for number in range(6):
+            for number in range(3):
                 publisher.publish(thread, message(bytes([number]), pseudonym(thread)))
                 publisher.sync()
         except PublishError as error:
@@ -408,7 +408,7 @@ def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
     publisher.close()
     assert failed == []
     assert len(publisher._connections._open) == 0
-    assert len(taken(cluster, 12 * kafka_connections.LIMIT)) == 12 * kafka_connections.LIMIT
+    assert len(taken(cluster, 6 * kafka_connections.LIMIT)) == 6 * kafka_connections.LIMIT
 
 
 def test_connections_that_come_to_nothing_are_few(monkeypatch):

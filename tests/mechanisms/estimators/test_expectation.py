@@ -148,13 +148,13 @@ def test_intervals_cover_the_shares_among_these_clients() -> None:
     mechanism = build({"name": "grr", "domain_size": 4}, [500_000, 1_000_000, 2_000_000], "m")
     inside = np.random.default_rng(SEED).permutation(np.repeat([0, 1, 2, 3], [900, 600, 300, 1200]))
     for truth in (inside, np.full(3000, 2)):
-        for deviations in coverage(mechanism, truth, 400):
-            check_at_least(int((deviations <= 1.96).sum()), 400, 0.94, label=f"seed {SEED}")
+        for deviations in coverage(mechanism, truth, 150):
+            check_at_least(int((deviations <= 1.96).sum()), 150, 0.94, label=f"seed {SEED}")
             wrong = int((deviations <= 1.96 / 2).sum())
             if truth is inside:
                 # Errors half as large would be caught.
                 with pytest.raises(AssertionError):
-                    check_at_least(wrong, 400, 0.94)
+                    check_at_least(wrong, 150, 0.94)
 
 
 def test_smoothing_is_the_rounds_of_the_paper() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mechanisms.registry import mechanisms_for
 from sotto.errors import ParameterError, PlanError
+from sotto.plan.checks import MAX_OPEN_COUNTS
 from sotto.plan.choice import Asked, choose, choose_category, choose_number, spec_of
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
@@ -214,14 +215,15 @@ class TestChooser:
         asked = Asked("top_item", {"domain_size": 3, "clip": 9}, (1_000_000,), "screen")
         assert choose(asked).spec == {"name": "top_response", "domain_size": 3, "clip": 9}
 
-    def test_what_has_more_counts_than_fit_is_not_chosen(self):
+    def test_what_has_more_counts_than_fit_is_not_chosen(self, monkeypatch):
         asked = category(100_000, 4_000_000)
         assert choose_category(asked).spec["name"] == "local_hashing"
         assert choose_category(asked._replace(counts=1 << 20)).spec["name"] == "hadamard"
-        text = PLAN_YAML.replace(
-            "[AA, B6, DL, EV, UA]", f"[{', '.join(f'v{i}' for i in range(70_000))}]"
-        )
-        assert parse_plan(text).compile().metric("carrier").mechanism.count_length < 1 << 24
+        values = ", ".join(f"v{number}" for number in range(400))
+        text = PLAN_YAML.replace("AA, B6, DL, EV, UA", values)
+        for most, chosen in ((MAX_OPEN_COUNTS, "local_hashing"), (1 << 15, "subset")):
+            monkeypatch.setattr("sotto.plan.compile.MAX_OPEN_COUNTS", most)
+            assert parse_plan(text).compile().metric("carrier").mechanism.name == chosen
 
     @given(st.integers(2, 60), st.integers(1, 60))
     @settings(max_examples=40, deadline=None)
