@@ -82,7 +82,7 @@ def test_the_sampler_is_algorithm_3() -> None:
         [5, 4, 1],
         SeededSource(SEED),
     )
-    seen = Counter(published.select(scores, source) for _ in range(15_000))
+    seen = Counter(published.select(scores, source) for _ in range(30_000))
     counts = [seen[place] for place in range(3)]
     check_counts(counts, published.algorithm_pmf(scores), label=SEED)
     with pytest.raises(AssertionError):

@@ -36,7 +36,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "grr": {"name": "grr", "domain_size": 4},
     "oue": {"name": "oue", "domain_size": 16},
     "wide": {"name": "sue", "domain_size": 256},
-    "filter": {"name": "rappor", "bits": 16, "hashes": 2, "cohorts": 4},
+    "filter": {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4},
     "subset": {"name": "subset", "domain_size": 6, "subset_size": 2},
     "hadamard": {"name": "hadamard", "domain_size": 4, "blocks": 2},
     "piecewise": {"name": "piecewise", "points": 9, "missing": False},
@@ -62,7 +62,8 @@ def _examined(name: str) -> list[str]:
     """Return what is found wrong; once for all that is looked for while nothing is planted."""
     found = mechanism(name)
     sampler = DeviceSampler(metric_of(found))
-    auditor = Auditor(SeededSource(SEED), 20_000, 3_000, runs=500)
+    recordings = 6_000 if name == "filter" else 3_000
+    auditor = Auditor(SeededSource(SEED), 20_000, recordings, runs=500)
     return examine(found, auditor=auditor, device=(sampler, sampler.cost)).problems
 
 
