@@ -50,6 +50,11 @@ LEAPS = [YEAR, 10 * YEAR, 80 * YEAR, -YEAR, -10 * YEAR, -80 * YEAR]
 AMOUNTS = st.integers(500_000, 12_000_000)
 
 
+def in_doubt(ledger):
+    """Whether a report has left of which nobody knows whether it arrived."""
+    return any(chain.charged > chain.delivered for chain in ledger.pending)
+
+
 def booked(ledger):
     """What is reserved in all, and in each period."""
     return ledger.reserved, {period.number: period.reserved for period in ledger.periods}
@@ -87,6 +92,8 @@ class Device(RuleBasedStateMachine):
         self.before = {}
         self.open(0, None)
         self.client.give_consent()
+        #: After the last step.
+        self.ledger = self.client.ledger()
 
     def open(self, number, ceilings):
         self.seed += 1
@@ -109,15 +116,18 @@ class Device(RuleBasedStateMachine):
         self.pinned = wanted
         assert self.client.ledger().ceilings == wanted
 
-    def in_doubt(self):
-        return any(chain.charged > chain.delivered for chain in self.client.ledger().pending)
-
     @rule(name=st.sampled_from(["colour", "many", "kept", "model", "app"]), times=st.integers(1, 3))
     def record(self, name, times):
-        if name not in {each.name for each in self.plan.metrics}:
-            return
-        for _ in range(times):
-            before = self.client.ledger()
+        self.record_each([name] * times)
+
+    @rule()
+    def record_everything(self):
+        self.record_each(["colour", "many", "kept", "model", "app"])
+
+    def record_each(self, names):
+        known = {each.name for each in self.plan.metrics}
+        before = self.client.ledger()
+        for name in filter(known.__contains__, names):
             outcome = self.client.record(name, "a")
             after = self.client.ledger()
             if outcome is not Outcome.ACCEPTED:
@@ -129,15 +139,10 @@ class Device(RuleBasedStateMachine):
             if outcome is Outcome.ACCEPTED:
                 assert after.consent is Consent.GIVEN
                 assert self.clock.now < self.plan.expires
-
-    @rule()
-    def record_everything(self):
-        for name in ("colour", "many", "kept", "model", "app"):
-            self.record(name, 1)
+            before = after
 
     @rule(fate=st.sampled_from(["take", "take", "take", "refuse", "lose the answer", "crash"]))
     def flush(self, fate):
-        doubtful = self.in_doubt()
         self.publisher.fate = fate
         before = self.client.ledger()
         try:
@@ -147,7 +152,7 @@ class Device(RuleBasedStateMachine):
         finally:
             self.publisher.fate = "take"
         after = self.client.ledger()
-        self.doubt |= doubtful and result.lapsed > 0
+        self.doubt |= in_doubt(before) and result.lapsed > 0
         assert result.remaining == 0 or fate != "take"
         if before.consent is not Consent.GIVEN:
             assert (result.sent, after.spent) == (0, before.spent)
@@ -195,11 +200,11 @@ class Device(RuleBasedStateMachine):
         self.pinned = Ceilings(amount, 5 * amount)
         self.client.renew_consent(self.pinned, again=True)
 
-    @precondition(lambda self: self.client.ledger().pending)
+    @precondition(lambda self: self.ledger.pending)
     @rule()
     def opt_out(self):
-        self.doubt |= self.in_doubt()
-        before = self.client.ledger()
+        before = self.ledger
+        self.doubt |= in_doubt(before)
         self.client.withdraw_consent()
         after = self.client.ledger()
         assert after.pending == ()
@@ -226,7 +231,7 @@ class Device(RuleBasedStateMachine):
         assert ledger.reserved == accounts.lifetime_reserved
         assert ledger.spent == accounts.lifetime_spent
         assert ledger.spent <= ledger.reserved
-        self.before = after
+        self.before, self.ledger = after, ledger
 
     def counted_by_period(self):
         sent = reports(self.publisher.messages)
@@ -238,7 +243,8 @@ class Device(RuleBasedStateMachine):
         """Once everything is delivered, the aggregator counts what was spent."""
         while (due := self.client.next_due()) is not None:
             self.clock.now = max(self.clock.now, due)
-            doubtful, counting = self.in_doubt(), bool(self.client._recorder.counter)
+            doubtful = in_doubt(self.client.ledger())
+            counting = bool(self.client._recorder.counter)
             result = self.client.flush()
             # A count may be dropped, as where the plan expires before the period ends.
             assert result.sent + result.lapsed > 0 or counting

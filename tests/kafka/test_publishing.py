@@ -23,7 +23,7 @@ from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, ROW, Row, decode_messa
 pytestmark = pytest.mark.slow
 
 #: Each of which has a connection of its own.
-DEVICES = 120
+DEVICES = 45
 #: Of processes that import what these tests do.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))}
 
@@ -158,12 +158,13 @@ class _Bursts(threading.Thread):
         deadline = time.monotonic() + 300
         number = 0
         while not self.enough.is_set():
-            burst = [message((number + at).to_bytes(8, "big")) for at in range(200)]
+            burst = [message((number + at).to_bytes(8, "big")) for at in range(50)]
             while not sent(self._publisher, *burst):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             self.acknowledged.update(burst)
             number += len(burst)
+            self.enough.wait(0.05)
         self._publisher.close()
 
 

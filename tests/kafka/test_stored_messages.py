@@ -63,7 +63,7 @@ def assert_joins_nothing(batches):
 
 
 def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, broker, topic):
-    publisher = KafkaPublisher(broker, topic, timeout=10)
+    publisher = KafkaPublisher(broker, topic, timeout=4)
     clock = FakeClock()
     client = SeededClient(small_plan(), seed=3, clock=clock, publisher=publisher, leaks_values=True)
     # From the second day on a flush sends what is due under two pseudonyms.
@@ -89,12 +89,12 @@ def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, br
 def test_stored_batches_of_many_who_share_a_publisher(local, broker, topic):
     """Messages of one partition, which a producer would put into one batch."""
     publisher = KafkaPublisher(broker, topic, compression=None, timeout=600)
-    for number in range(60):
-        publisher.publish(0, message(bytes([number]), pseudonym(number % 12)))
+    for number in range(24):
+        publisher.publish(0, message(bytes([number]), pseudonym(number % 6)))
     publisher.close()
     batches = stored(local.folder, topic)
     assert_joins_nothing(batches)
-    assert sum(len(records) for _, records in batches) == 60
+    assert sum(len(records) for _, records in batches) == 24
 
 
 def test_the_files_show_what_an_idempotent_producer_would_leave(local, broker, topic):
