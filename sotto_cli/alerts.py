@@ -49,7 +49,6 @@ from typing import TYPE_CHECKING
 from sotto.columns import table
 from sotto.exit_status import ExitStatus
 from sotto_cli import options
-from sotto_cli.serve import add_results, reader_of
 
 if TYPE_CHECKING:
     from pipelines.alerts.evaluation import Judgement
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
-    add_results(parser)
+    options.add_results(parser)
     options.add_alerts(parser, "what is watched and who is told (YAML); see below")
     add("--watched", "only show what is watched, and how well")
     add("--all", "print all alerts that are kept, not only new ones")
@@ -67,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options.quiet_libraries()
-    watch = options.alerts_of(args, reader_of(args))
+    watch = options.alerts_of(args, options.reader_of(args))
     if args.watched:
         _print_watched(watch.judgements())
         return 0

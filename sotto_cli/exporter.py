@@ -38,10 +38,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
-import threading
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,11 +49,6 @@ from sotto_cli import options
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-    from pipelines.exporter.health import Readers
-    from pipelines.exporter.lag import Watched
-    from sotto.kafka.topics import ReportTopic
-    from sotto.plan.compiled import CompiledPlan
 
 
 PORT = 9469
@@ -76,8 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plan FILE", plans, [], action="append")
     add("--flink URL", "of streaming jobs: Flink's job manager, for their checkpoints and restarts")
     add("--alerts FILE", "alerts.json of sotto alerts or sotto serve", [], action="append")
-    add("--listen ADDRESS", "where to serve", "127.0.0.1")
-    add("--port N", "where to serve; 0 for any free one", PORT, type=options.whole(0, 65535))
+    options.add_address(parser, PORT)
     most = "series of estimates at most, four an estimate"
     add("--max-series N", most, 2000, type=options.whole(0))
     add("--max-age DURATION", "how long a reading serves", "5s")
@@ -102,12 +93,30 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
     from pipelines.exporter.alerts import KeptAlerts
     from pipelines.exporter.health import Health
+    from pipelines.exporter.jobs import reader_of_streams, readers_of_runs
 
     if not args.state and args.database is None:
         raise ParameterError("--state or --database must name the job's")
     if bool(args.topic) != bool(args.kafka or args.broker):
         raise ParameterError("--topic goes with --kafka or --broker, and they with it")
-    readers = _of_runs(args) if args.state else {"": _of_streams(args)}
+    broker = options.broker_of(args) if args.topic else None
+    topics = options.topics_of(args.topic) if args.topic else []
+    if args.state:
+        if args.flink or args.plan:
+            raise ParameterError(
+                "--flink and --plan are for streaming jobs: runs have --state, with their plans"
+            )
+        readers = readers_of_runs(
+            args.state, args.log, broker, topics, args.database, args.max_series
+        )
+    elif args.log:
+        raise ParameterError("--log goes with --state: a streaming job reads --topic")
+    else:
+        plans, _ = plans_of(args.plan)
+        streams = reader_of_streams(
+            args.database, args.max_series, broker, topics, plans, args.flink
+        )
+        readers = {"": streams}
     registry = CollectorRegistry()
     wait = None if args.once else args.timeout / 1000
     registry.register(Health(readers, args.max_age / 1000, wait))
@@ -116,98 +125,17 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     return registry
 
 
-def _of_runs(args: argparse.Namespace) -> dict[str, Readers]:
-    """Return what reads each state directory, its results, and what its job takes."""
-    from pipelines.exporter.database import Database
-    from pipelines.exporter.health import RunReaders
-    from pipelines.sinks.sql import of_state
-
-    if args.flink:
-        raise ParameterError("--flink is for streaming jobs, which have no --state")
-    if args.plan:
-        raise ParameterError("--plan is for streaming jobs: runs leave their plans in --state")
-    one = Database(args.database, args.max_series) if args.database else None
-    found: dict[str, Readers] = {}
-    for state, log in zip(args.state, _watched(args), strict=True):
-        database = one or Database(of_state(state), args.max_series)
-        shared = one is not None and len(args.state) > 1
-        found[str(state)] = RunReaders(state, database, log, shared).readings
-    return found
-
-
-def _watched(args: argparse.Namespace) -> Sequence[Watched | None]:
-    """Return what the job of each state directory takes, as far as that is said."""
-    from pipelines.exporter.lag import WatchedLog, WatchedTopics
-
-    number = len(args.state)
-    if args.log:
-        _check_pairs("--log", len(args.log), number)
-        return [WatchedLog(log) for log in args.log]
-    if not args.topic:
-        return [None] * number
-    from pipelines.sources.kafka import KafkaTopics
-
-    broker, topics = options.broker_of(args), _by_name(args)
-    _check_pairs("the name of --topic", len(topics), number)
-    return [WatchedTopics(KafkaTopics(broker, each)) for each in topics.values()]
-
-
-def _check_pairs(what: str, given: int, states: int) -> None:
-    if given != states:
-        raise ParameterError(
-            f"{what} must be given once for each --state, in the same order: "
-            f"got {given} for {states}"
-        )
-
-
-def _by_name(args: argparse.Namespace) -> dict[str, list[ReportTopic]]:
-    """Return the topics that ``--topic`` names: the epochs of each name."""
-    found: dict[str, list[ReportTopic]] = {}
-    for topic in options.topics_of(args.topic):
-        found.setdefault(topic.name, []).append(topic)
-    return found
-
-
-def _of_streams(args: argparse.Namespace) -> Readers:
-    """Return what reads the database of sinks, and the topics of their jobs."""
-    from pipelines.exporter.database import Database
-    from pipelines.exporter.engine import WatchedEngine
-    from pipelines.exporter.health import Stream, StreamReaders
-    from pipelines.exporter.lag import WatchedDocuments, WatchedStream
-    from sotto.kafka.topics import SinkTopic
-    from sotto.plan.registry import Registry
-
-    if args.log:
-        raise ParameterError("--log goes with --state: a streaming job reads --topic")
-    streams = []
-    if args.topic:
-        broker = options.broker_of(args)
-        for name, topics in _by_name(args).items():
-            estimates = SinkTopic(name, "estimates")
-            documents = WatchedDocuments(broker, estimates)
-            streams.append(Stream(str(estimates), WatchedStream(broker, topics), documents))
-    engine = WatchedEngine(args.flink) if args.flink else None
-    plans: dict[str, list[CompiledPlan]] = {}
-    for plan in plans_of(args.plan)[0]:
-        plans.setdefault(plan.collector, []).append(plan)
-    registries = {collector: Registry(each) for collector, each in plans.items()}
-    database = Database(args.database, args.max_series)
-    return StreamReaders(database, streams, registries, engine).readings
-
-
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
     from prometheus_client import start_http_server
 
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     try:
         server, thread = start_http_server(port, address, registry)
     except OSError as error:
         raise ParameterError(f"--listen {address} --port {port}: {error.strerror}") from error
     host = f"[{address}]" if ":" in address else address
-    print(f"http://{host}:{server.server_port}/metrics", flush=True)
-    stopped.wait()
+    with options.stopping() as stopped:
+        print(f"http://{host}:{server.server_port}/metrics", flush=True)
+        stopped.wait()
     server.shutdown()
     server.server_close()
     thread.join()

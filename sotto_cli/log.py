@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    [topic] = options.topics_of([args.topic])
+    [topic] = options.topics_of(args.topic)
     since = EARLIEST if args.since is None else args.since
     until = LATEST if args.until is None else args.until
     return ExitStatus.found(send(args.log, options.broker_of(args), topic, since, until))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sotto.errors import BrokerError, ParameterError
 from sotto.exit_status import ExitStatus
 from sotto.plan.durations import parse_duration, parse_time
+from sotto.plan.files import plans_of
 from sotto.wire.reasons import Reason
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledPlan
 
 
-def add_listen(parser: argparse.ArgumentParser, port: int) -> None:
-    """Declare where a server listens: ``--listen``, ``--port``, ``--behind-proxy``."""
+def add_address(parser: argparse.ArgumentParser, port: int) -> None:
+    """Declare ``--listen`` and ``--port``."""
     add(parser, "--listen ADDRESS", "where to listen", "127.0.0.1")
     where = "where to listen; 0 for any free one"
     add(parser, "--port N", where, port, type=whole(0, 65535))
+
+
+def add_listen(parser: argparse.ArgumentParser, port: int) -> None:
+    """Declare where a server listens: ``--listen``, ``--port``, ``--behind-proxy``."""
+    add_address(parser, port)
     proxy = "what --listen opens is reached through a proxy alone, which ends TLS"
     add(parser, "--behind-proxy", proxy)
 
@@ -118,6 +124,14 @@ def share(text: str) -> float:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{text!r} must be a share, such as 1% or 0.01")
+
+
+def renamed(text: str) -> tuple[str, str]:
+    """Return metric, or segment, and column: the type of ``--map`` and ``--segment``."""
+    metric, equals, column = text.partition("=")
+    if not (metric and equals and column):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=COLUMN")
+    return metric, column
 
 
 def reason(text: str) -> Reason:
@@ -215,6 +229,26 @@ def topics_of(names: Sequence[str] | str | None) -> list[ReportTopic]:
     if not names:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
     return [ReportTopic.parse(name) for name in names]
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Declare where results and plans are: ``--state``, ``--database``, ``--plan``."""
+    add(parser, "--state DIR", "of sotto aggregate")
+    add(parser, "--database URL", "default: results.db in the state directory (SQLite)")
+    add_plans(parser, "where no state directory has the plans", required=False)
+
+
+def reader_of(args: argparse.Namespace) -> ResultsReader:
+    """Return the reader of the results that the arguments name."""
+    from pipelines.results.reader import ResultsReader
+    from pipelines.sinks.sql import of_state
+
+    if args.state is None and args.database is None:
+        raise ParameterError("--state or --database must say where the results are")
+    if args.state is not None and args.plan:
+        raise ParameterError("--plan is for a database without --state, which has the plans")
+    plans = plans_of(args.plan)[0]
+    return ResultsReader(args.database or of_state(args.state), args.state, plans)
 
 
 def add_alerts(parser: argparse.ArgumentParser, what: str) -> None:

@@ -47,7 +47,6 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,9 +62,6 @@ from sotto_cli.log import send
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
-    from sotto.plan.compiled import CompiledPlan
-    from sotto_cli.simulation.devices import Played
-    from sotto_cli.simulation.table import Recordings
 
 
 _SEEDED = (
@@ -90,12 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic NAME", "send it to this topic, by its full name, when all is played back")
     options.add_broker(parser.add_mutually_exclusive_group())
     renamed = "a metric's column, where it has another name (may be repeated)"
-    add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
+    add("--map METRIC=COLUMN", renamed, [], type=options.renamed, action="append")
     segment = "a segment's column (may be repeated); without one it is 'other'"
-    add("--segment NAME=COLUMN", segment, [], type=_renamed, action="append")
+    add("--segment NAME=COLUMN", segment, [], type=options.renamed, action="append")
     null = "cells of this text count as empty, such as NA (may be repeated)"
     add("--null TEXT", null, [], action="append")
-    add("--processes N", "how many play devices back", 2, type=options.whole(1))
+    add("--processes N", "how many play devices back", 2)
     seed = "draw from this number instead of the operating system: the log then protects nobody"
     add("--seed N", seed, type=options.whole(0))
     add("--send-every DURATION", "a device wakes to send once in each slot of this length", "1d")
@@ -153,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
         if args.devices:
             write_audit(args.devices, played.audit)
             print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
-        print("\n".join(summary(plan, recordings, played)))
+        print("\n".join(played.lines(plan, recordings)))
         seconds = time.perf_counter() - started
         print(f"{args.out or 'replay'}: done in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
         left = send(out, *target) if target and played.messages else 0
@@ -169,44 +165,4 @@ def _target(args: argparse.Namespace) -> tuple[Broker, ReportTopic] | None:
         raise ParameterError("--topic goes with --kafka or --broker")
     if args.topic is None:
         return None
-    return options.broker_of(args), options.topics_of([args.topic])[0]
-
-
-def _renamed(text: str) -> tuple[str, str]:
-    """Return metric, or segment, and column: the type of ``--map`` and ``--segment``."""
-    metric, equals, column = text.partition("=")
-    if not (metric and equals and column):
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=COLUMN")
-    return metric, column
-
-
-def summary(plan: CompiledPlan, recordings: Recordings, played: Played) -> list[str]:
-    """Return what was played back, in lines."""
-    skipped = sum(recordings.skipped.values())
-    lines = [
-        f"{recordings.rows:,} rows, {recordings.devices:,} devices, {skipped:,} rows skipped",
-        *(f"  {count:>11,}  {reason}" for reason, count in recordings.skipped.most_common()),
-    ]
-    heads = sorted({outcome for _, outcome in played.outcomes})
-    if heads:
-        width = max(len(metric.name) for metric in plan.metrics)
-        lines.append("recorded" + " " * (width - 6) + "".join(f"{head:>14}" for head in heads))
-        lines += [
-            f"  {metric.name:<{width}}"
-            + "".join(f"{played.outcomes[metric.name, head]:>14,}" for head in heads)
-            for metric in plan.metrics
-        ]
-    cells = Counter(played.skipped)
-    if cells:
-        lines.append(f"{sum(cells.values()):,} cells skipped")
-        lines += [
-            f"  {count:>11,}  {metric}: {reason}" for (metric, reason), count in cells.most_common()
-        ]
-    spent = sum(line.spent for line in played.audit)
-    reserved = sum(line.reserved for line in played.audit)
-    lines += [
-        f"{played.messages:,} messages, {played.written / 1e6:,.1f} MB; "
-        f"{played.unsent:,} values not sent at all levels",
-        f"devices reserved epsilon {reserved / 1e6:,.3f} and spent {spent / 1e6:,.3f}",
-    ]
-    return lines
+    return options.broker_of(args), options.topics_of(args.topic)[0]

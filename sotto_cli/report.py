@@ -17,11 +17,10 @@ import argparse
 from functools import partial
 
 from sotto_cli import options
-from sotto_cli.serve import add_results, reader_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_results(parser)
+    options.add_results(parser)
     add = partial(options.add, parser)
     add("--out FILE", "the file to write; one that is there is replaced", required=True)
     add("--public", "show only what is meant for the public")
@@ -31,6 +30,6 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.web.rendering import write_static_file
 
     options.quiet_libraries()
-    write_static_file(reader_of(args), args.out, args.state, public=args.public)
+    write_static_file(options.reader_of(args), args.out, args.state, public=args.public)
     print(args.out)
     return 0

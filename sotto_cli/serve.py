@@ -34,32 +34,23 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.errors import ParameterError
-from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
-    from pipelines.alerts.watch import AlertWatch
     from pipelines.exporter.lag import Watched, WatchedStream
     from pipelines.results.reader import ResultsReader
-    from pipelines.web.access import Access
     from pipelines.web.watching import JobWatch
 
-
 PORT = 8480
-#: Seconds between two looks at whether results have changed, or alerts are to be sent again.
-LOOK = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
-    add_results(parser)
+    options.add_results(parser)
     lag = "of the job, to show what it has not read"
     where = parser.add_mutually_exclusive_group()
     options.add(where, "--log DIR", lag)
@@ -73,38 +64,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_alerts(parser, what)
 
 
-def add_results(parser: argparse.ArgumentParser) -> None:
-    """Declare where results and plans are: ``--state``, ``--database``, ``--plan``."""
-    add = partial(options.add, parser)
-    add("--state DIR", "of sotto aggregate")
-    add("--database URL", "default: results.db in the state directory (SQLite)")
-    options.add_plans(parser, "where no state directory has the plans", required=False)
-
-
-def reader_of(args: argparse.Namespace) -> ResultsReader:
-    """Return the reader of the results that the arguments name."""
-    from pipelines.results.reader import ResultsReader
-    from pipelines.sinks.sql import of_state
-
-    if args.state is None and args.database is None:
-        raise ParameterError("--state or --database must say where the results are")
-    if args.state is not None and args.plan:
-        raise ParameterError("--plan is for a database without --state, which has the plans")
-    plans = plans_of(args.plan)[0]
-    return ResultsReader(args.database or of_state(args.state), args.state, plans)
-
-
 def run(args: argparse.Namespace) -> int:
     from pipelines.collector.limits import Limits
     from pipelines.http.server import serve
     from pipelines.results.api import create_router
     from pipelines.web import charts
+    from pipelines.web.access import access_of
     from pipelines.web.application import HEADERS, Site, application
+    from pipelines.web.watching import looking
 
     options.quiet_libraries()
     charts.warm_up()
-    access, made = _access(args)
-    reader = reader_of(args)
+    access, made = access_of(args.listen, args.site, args.token_file, public=args.public)
+    reader = options.reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)
     job_watch = _job_watch(args, reader)
     if args.state is not None and not os.path.isdir(args.state):
@@ -117,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         if made:
             print(f"token: {access.token}", flush=True)
 
-    with _watching("job", job_watch), _watching("alerts", watch):
+    with looking(job_watch), looking(watch):
         serve(
             app,
             args.listen,
@@ -155,38 +127,3 @@ def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:
     database = None if reader.file is None else reader.file.absolute().parent
     places = {"state": args.state, "log": args.log, "database": database}
     return JobWatch(reader, args.state, log, {name: p for name, p in places.items() if p})
-
-
-@contextmanager
-def _watching(what: str, watch: AlertWatch | JobWatch | None) -> Iterator[None]:
-    """Let a watch look as long as the block runs, if there is one."""
-    if watch is None:
-        yield
-        return
-    stopped = threading.Event()
-    # What is being sent when the server ends is sent again by the next one.
-    thread = threading.Thread(target=watch.run, args=(stopped, LOOK), name=what, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join(timeout=1)
-
-
-def _access(args: argparse.Namespace) -> tuple[Access, bool]:
-    """Return who may see the page, and whether a token was made for that."""
-    from pipelines.http.server import is_loopback
-    from pipelines.web.access import LOOPBACK, Access, new_token, token_of
-
-    secure = args.site is not None
-    local = is_loopback(args.listen)
-    hosts = (*LOOPBACK, *([args.site.lower()] if args.site else [])) if local else ()
-    if args.public:
-        if args.token_file is not None:
-            raise ParameterError("--public asks for no token: leave out --token-file")
-        return Access(None, True, hosts, secure), False
-    token = None if args.token_file is None else token_of(args.token_file)
-    if token is None and local and args.site is None:
-        return Access(None, False, hosts, secure), False
-    return Access(token or new_token(), False, hosts, secure), not token

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
+from pipelines.http.server import is_loopback
 from sotto.errors import ParameterError
 
 #: The cookie of a session.
@@ -121,6 +122,27 @@ class Access:
         tls = self.secure or headers.get("x-forwarded-proto", "").lower() == "https"
         secure = "; Secure" if tls else ""
         return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}"
+
+
+def access_of(
+    address: str, site: str | None, token_file: Path | None, *, public: bool
+) -> tuple[Access, bool]:
+    """Return who may see the page at an address, and whether a token was made for that.
+
+    ``site`` is the name under which a proxy on this machine serves it. Raises ParameterError if
+    the file has no token, or a public page is given one.
+    """
+    local = is_loopback(address)
+    secure = site is not None
+    hosts = (*LOOPBACK, *([site.lower()] if site else [])) if local else ()
+    if public:
+        if token_file is not None:
+            raise ParameterError("--public asks for no token: leave out --token-file")
+        return Access(None, True, hosts, secure), False
+    token = None if token_file is None else token_of(token_file)
+    if token is None and local and site is None:
+        return Access(None, False, hosts, secure), False
+    return Access(token or new_token(), False, hosts, secure), not token
 
 
 def _equal(given: str, expected: str) -> bool:

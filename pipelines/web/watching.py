@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.committed import Committed, committed
@@ -26,6 +26,9 @@ from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import formats
 from sotto.errors import SottoError
 from sotto.log.writer import now_ms
+
+#: Seconds between two looks at whether results have changed, or alerts are to be sent again.
+_LOOK = 5.0
 
 #: A disk with less than this share and this many bytes free is nearly full, with less than that it
 #: is full.
@@ -43,6 +46,14 @@ _WHY: dict[str, str] = {
 }
 
 _logger = logging.getLogger(__name__)
+
+
+class Watch(Protocol):
+    """Something that looks again and again."""
+
+    def run(self, stopped: threading.Event, seconds: float, /) -> None:
+        """Look, so many seconds apart, until ``stopped`` is set."""
+        ...
 
 
 class Disk(NamedTuple):
@@ -184,6 +195,23 @@ class JobWatch:
             return self._reader.health()
         except (SottoError, OSError):
             return ()
+
+
+@contextmanager
+def looking(watch: Watch | None) -> Iterator[None]:
+    """Let a watch look as long as the block runs, if there is one."""
+    if watch is None:
+        yield
+        return
+    stopped = threading.Event()
+    # What is being sent when the server ends is sent again by the next one.
+    thread = threading.Thread(target=watch.run, args=(stopped, _LOOK), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(timeout=1)
 
 
 def _lag_of(stream: WatchedStream, offsets: Mapping[str, int] | None) -> Lag:

@@ -111,6 +111,36 @@ class Played:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
+    def lines(self, plan: CompiledPlan, recordings: Recordings) -> list[str]:
+        """Return what was played back, in lines."""
+        skipped = sum(recordings.skipped.values())
+        lines = [
+            f"{recordings.rows:,} rows, {recordings.devices:,} devices, {skipped:,} rows skipped",
+            *(f"  {count:>11,}  {reason}" for reason, count in recordings.skipped.most_common()),
+        ]
+        heads = sorted({outcome for _, outcome in self.outcomes})
+        if heads:
+            width = max(len(metric.name) for metric in plan.metrics)
+            lines.append("recorded" + " " * (width - 6) + "".join(f"{head:>14}" for head in heads))
+            for name in (each.name for each in plan.metrics):
+                counts = "".join(f"{self.outcomes[name, head]:>14,}" for head in heads)
+                lines.append(f"  {name:<{width}}{counts}")
+        cells = self.skipped
+        if cells:
+            lines.append(f"{sum(cells.values()):,} cells skipped")
+            lines += [
+                f"  {count:>11,}  {metric}: {reason}"
+                for (metric, reason), count in cells.most_common()
+            ]
+        spent = sum(line.spent for line in self.audit)
+        reserved = sum(line.reserved for line in self.audit)
+        lines += [
+            f"{self.messages:,} messages, {self.written / 1e6:,.1f} MB; "
+            f"{self.unsent:,} values not sent at all levels",
+            f"devices reserved epsilon {reserved / 1e6:,.3f} and spent {spent / 1e6:,.3f}",
+        ]
+        return lines
+
 
 class Witness:
     """Passes draws on to a mechanism and remembers the chain id of the last one.

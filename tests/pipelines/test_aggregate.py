@@ -19,13 +19,13 @@ from fake_kafka import FakeCluster, install
 from plan_texts import plan_head
 from report_logs import START, Device, append, write
 
+from pipelines.results.printed import table
 from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.base import SinkError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.plan.compile import load_plan
 from sotto_cli import main
-from sotto_cli.estimates import table
 from sotto_cli.options import follow
 
 pytestmark = pytest.mark.slow
@@ -131,7 +131,7 @@ def test_windows_are_found_by_time(folder, capsys):
         (["--as-of", "yesterday"], "--as-of: 'yesterday' must be a time"),
         (["--as-of", "1999-01-01"], "up to which records have been counted"),
         (["--every", "often"], "must be a duration"),
-        (["--max-reports", "0"], "must be at least 1"),
+        (["--max-reports", "0"], "must be a whole number, at least 1"),
         (["--database", "nonsense"], "the database cannot be used"),
         (["--plan", "nowhere.yaml"], "nowhere.yaml"),
         (["--topic", "reports-e1-p1"], "--topic and --accept-loss go with --kafka or --broker"),

@@ -79,7 +79,7 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop(served):
         (["--state", "x", "--max-age", "soon"], "soon"),
         (["--state", "x", "--kafka", "localhost:1"], "--topic"),
         (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
-        (["--state", "x", "--plan", "plan.yaml"], "--plan is for streaming jobs"),
+        (["--state", "x", "--plan", "plan.yaml"], "are for streaming jobs"),
         (["--database", "sqlite:///x.db", "--log", "x"], "--log goes with --state"),
         (["--database", "nonsense"], "the database cannot be used"),
         (["--database", "sqlite://"], "must be a file"),

@@ -1,0 +1,287 @@
+"""Estimates as ``sotto estimates`` prints them: which are asked for, and in lines for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from mechanisms.estimate import forged
+from mechanisms.items import OF_EXPERIMENTS, Method
+from pipelines.results.tables import ALARMS, ESTIMATES
+from pipelines.results.views import ENDS
+from pipelines.sinks.sql import Results
+from sotto.columns import aligned, time_text
+from sotto.errors import ParameterError
+
+Row: TypeAlias = Mapping[str, Any]
+#: The columns that name a window.
+Window: TypeAlias = tuple[Any, ...]
+
+#: Names of the ends of what the truth may be if reports are forged.
+_UNDER = ("under_low", "under_high")
+_HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
+_COMPARED = ("arm", "of", "difference", "at all looks", "p-value", "reports", "withheld")
+_BIASED = frozenset(each.value for each in Method if each.biased)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which estimates are asked for; None for all."""
+
+    metric: str | None = None
+    #: A time, ms, that is in the window.
+    window: int | None = None
+    collector: str | None = None
+    #: Names of segments, such as ``os,app_version``; or one segment, such as ``os=linux``.
+    by: str | None = None
+    segment: str | None = None
+    #: Only how the arms of an experiment differ.
+    experiment: bool = False
+    #: A share of forged reports: what the truth may be then is added to each row.
+    under: float | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        more = () if self.under is None else _UNDER
+        return [*ESTIMATES.columns.keys(), "biased", *more]
+
+    def read(self, results: Results) -> tuple[list[Row], dict[Window, list[str]]]:
+        """Return the rows, in the database's order, and what alarms say of their windows.
+
+        Raises ParameterError if there are results, but none of the metric or the segment.
+        """
+        found = results.estimates(self.metric, self.window, self.collector)
+        if self.metric and not found:
+            _check_metric(self.metric, results.estimates())
+        rows = [_without_ends(row) for row in found if self._takes(row)]
+        if found and not rows and (self.by or self.segment):
+            raise ParameterError(_no_such_segment(found, self.by, self.segment))
+        if self.under is not None:
+            rows = [{**row, **_under(row, self.under)} for row in rows]
+        return rows, _of_windows(results.table(ALARMS), rows)
+
+    def _takes(self, row: Row) -> bool:
+        if self.experiment:
+            return row["kind"] in OF_EXPERIMENTS
+        return _chosen(row["segment"], self.by, self.segment)
+
+
+def _without_ends(row: Row) -> Row:
+    """Return a row; one of a biased method has no interval."""
+    biased = row["method"] in _BIASED
+    return {**row, **(dict.fromkeys(ENDS) if biased else {}), "biased": biased}
+
+
+def _check_metric(name: str, everything: Sequence[Row]) -> None:
+    """Refuse a metric without results where others have some."""
+    names = sorted({str(row["metric"]) for row in everything})
+    if names and name not in names:
+        raise ParameterError(
+            f"--metric: no results of '{name}'; there are results of {', '.join(names)}"
+        )
+
+
+def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> str:
+    """Return why there are no rows of the segments that were asked for, and what there is."""
+    segments = {row["segment"] for row in found} - {""}
+    names = sorted({_names(segment) for segment in segments})
+    there = f"there are results by {', or by '.join(names) or 'none'}"
+    if only is None:
+        return f"--by: no results by '{by}'; {there}"
+    alike = sorted(each for each in segments if _chosen(each, _names(only), None))
+    if alike:
+        there = f"there are {', '.join(alike)}"
+    return f"--segment: no results of '{only}'; {there}"
+
+
+def _window(row: Row) -> Window:
+    return tuple(row[name] for name in ("collector", "plan", "version", "metric", "window_start"))
+
+
+def _of_windows(alarms: Sequence[Row], rows: Sequence[Row]) -> dict[Window, list[str]]:
+    """Return what alarms say of windows, of those that estimates are of."""
+    found: dict[Window, list[str]] = {_window(row): [] for row in rows}
+    for alarm in alarms:
+        if (window := _window(alarm)) in found:
+            found[window].append(f"{alarm['message']} (check of {alarm['kind']})")
+    return found
+
+
+def _under(row: Row, share: float) -> dict[str, object]:
+    """Return the ends of what the truth may be if a share of the reports is forged."""
+    low, high, reach, by_level = (
+        row[name] for name in ("low", "high", "reach", "reports_by_level")
+    )
+    if not (isinstance(low, float) and isinstance(high, float) and isinstance(reach, list)):
+        return dict.fromkeys(_UNDER)
+    over, short = forged(share, by_level, reach)
+    ends = low - over, high + short
+    return dict(zip(_UNDER, ends if math.isfinite(over + short) else (None, None), strict=True))
+
+
+def _chosen(segment: str, by: str | None, only: str | None) -> bool:
+    """Return whether the rows of a segment are asked for; of all reports where nothing is said."""
+    if by is not None:
+        return sorted(_names(segment).split(",")) == sorted(by.split(","))
+    return sorted(segment.split(",")) == sorted((only or "").split(","))
+
+
+def _names(segment: str) -> str:
+    """Return the attributes of a segment.
+
+    >>> _names("os=linux,app_version=2")
+    'os,app_version'
+    """
+    return ",".join(part.partition("=")[0] for part in segment.split(","))
+
+
+def table(
+    rows: Sequence[Row],
+    *,
+    everything: bool,
+    alarms: Mapping[Window, Sequence[str]] | None = None,
+    under: float | None = None,
+) -> list[str]:
+    """Return estimates, in the database's order, for people to read: a block a metric and window.
+
+    ``alarms`` are what they say, by window, below its first block; ``everything`` is also what
+    mostly is too much; ``under`` is the share of forged reports of which rows have what the truth
+    may be.
+    """
+    rows = [row for row in rows if row["kind"] not in OF_EXPERIMENTS]
+    if not rows:
+        return ["no estimates"]
+    shown = [row for row in rows if everything or _matters(row)]
+    lines: list[str] = []
+    said = dict(alarms or {})
+    several = len({row["collector"] for row in rows}) > 1
+    for title, block in groupby(shown, lambda row: _title(row, several=several)):
+        found = list(block)
+        lines += [title, *_block(found, under)]
+        lines += [f"  warning: {message}" for message in said.pop(_window(found[0]), ())]
+        lines.append("")
+    more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
+    if more:
+        lines.append(f"{more:,} more with --all: distributions, and strings")
+        lines.append("that may well be absent")
+    return lines
+
+
+def _matters(row: Row) -> bool:
+    return row["kind"] not in ("cdf", "bit", "string") or bool(row["significant"])
+
+
+def _withheld(row: Row) -> str:
+    """Return why a row has no estimate; empty where it has one."""
+    return str(row.get("withheld") or "")
+
+
+def _block(rows: Sequence[Row], under: float | None) -> list[str]:
+    """Return the lines of a window: one line where all of it is withheld for the same reason."""
+    (first, *others) = {_withheld(row) for row in rows}
+    if first and not others:
+        return [f"  withheld: {first}"]
+    heads = list(_HEADS)
+    if under is not None:
+        heads.insert(3, f"{100 * under:g} % forged")
+    cells = [tuple(heads), *(_cells(row, under=under is not None) for row in rows)]
+    if not any(method for *_, method in cells[1:]):
+        cells = [most[:-1] for most in cells]
+    right = [column > 0 for column in range(len(cells[0]))]
+    return [f"  {line}" for line in aligned(cells, right)]
+
+
+def _title(row: Row, *, several: bool, segments: bool = True) -> str:
+    whose = f"{row['collector']}: " if several else ""
+    segment = f" [{row['segment']}]" if segments and row.get("segment") else ""
+    start, end = time_text(row["window_start"]), time_text(row["window_end"])
+    so_far = ", so far" if row.get("complete") is False else ""
+    return (
+        f"{whose}{row['metric']}{segment}, {start} to {end} "
+        f"({row['plan']} version {row['version']}, revision {row['revision']}){so_far}"
+    )
+
+
+def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
+    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
+    name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
+    interval = _interval(row["low"], row["high"])
+    intervals = [interval, _interval(*(row[end] for end in _UNDER))] if under else [interval]
+    floor = row["detection_floor"]
+    numbers = (_number(row["value"]), *intervals, _number(row["display"]), _number(floor))
+    method = row.get("method") or "unbiased"
+    remark = "" if method == "unbiased" else str(method)
+    if row["biased"] and method != "biased":
+        remark = f"biased ({method})"
+    if row["kind"] == "mean" and row["display"] not in (None, row["value"]):
+        remark += f"{', ' * bool(remark)}by chance outside the range"
+    if why := _withheld(row):
+        remark = f"withheld: {why}"
+    return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
+
+
+def _interval(low: object, high: object) -> str:
+    return "" if low is None else f"{_number(low)} to {_number(high)}"
+
+
+def _number(value: object) -> str:
+    """Return about four significant digits in plain notation; nothing of what is no number.
+
+    >>> _number(12712.3), _number(-0.0000123), _number(0.05297), _number(410.0), _number(None)
+    ('12,712', '-0.0000123', '0.05297', '410', '')
+    """
+    if not isinstance(value, float):
+        return ""
+    size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    text = f"{value:,.{min(max(3 - size, 0), 9)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def experiments(rows: Sequence[Row]) -> list[str]:
+    """Return how arms differ, in the database's order, for people to read: a block a window.
+
+    >>> experiments([])
+    ['no experiment']
+    """
+    lines: list[str] = []
+    several = len({row["collector"] for row in rows}) > 1
+    for head, block in groupby(rows, lambda row: _title(row, several=several, segments=False)):
+        lines += [head, *_of_experiment(list(block)), ""]
+    return lines or ["no experiment"]
+
+
+def _of_experiment(rows: Sequence[Row]) -> Iterator[str]:
+    shares = [row for row in rows if row["kind"] == "arm_share"]
+    yield f"  arms: {', '.join(map(_share, shares))}"
+    if any(row["significant"] for row in shares):
+        p_value = _number(shares[0]["p_value"])
+        yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why"
+    cells = [_compared(row) for row in rows if row["kind"] == "difference"]
+    if not cells:
+        yield "  no arm that is compared has reports"
+        return
+    shown = len(_COMPARED) - (not any(remark for *_, remark in cells))
+    right = [False, False, True, True, True, True, False][:shown]
+    yield from (
+        f"  {line}" for line in aligned([row[:shown] for row in (_COMPARED, *cells)], right)
+    )
+
+
+def _share(row: Row) -> str:
+    value = row["value"]
+    return f"{_arm(row)} {100 * value:.2f} %"
+
+
+def _compared(row: Row) -> tuple[str, ...]:
+    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
+    of = f"{row['item'] or 'mean'} {unit}".strip()
+    figures = (_number(row["value"]), _interval(row["low"], row["high"]), _number(row["p_value"]))
+    return (_arm(row), of, *figures, f"{row['n']:,}", str(row["withheld"] or ""))
+
+
+def _arm(row: Row) -> str:
+    return str(row["segment"].partition("=")[2])
