@@ -16,9 +16,10 @@ from sotto.csv_cells import csv_cell
 from sotto.design.spending import value_cost
 from sotto.disclosure import facts, texts
 from sotto.plan.checks import amount
+from sotto.templates import template
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -32,23 +33,18 @@ class Kind(NamedTuple):
     google: str
 
 
+def _rows(name: str) -> list[list[str]]:
+    """Return the rows of a template that is a table."""
+    return list(csv.reader(io.StringIO(template(__package__, name))))
+
+
+def _filled(rows: Iterable[Sequence[str]], **given: object) -> list[list[str]]:
+    """Return the rows of a table whose cells name in braces what is given."""
+    return [[cell.format_map(given) for cell in row] for row in rows]
+
+
 #: By a metric's ``data_type``; ``other`` where it has none.
-KINDS = {
-    "performance": Kind("PerformanceData", "App info and performance: Diagnostics"),
-    "crash": Kind("CrashData", "App info and performance: Crash logs"),
-    "diagnostics": Kind("OtherDiagnosticData", "App info and performance: Diagnostics"),
-    "interaction": Kind("ProductInteraction", "App activity: App interactions"),
-    "usage": Kind("OtherUsageData", "App activity: Other actions"),
-    "search": Kind("SearchHistory", "App activity: In-app search history"),
-    "content": Kind("OtherUserContent", "App activity: Other user-generated content"),
-    "health": Kind("Health", "Health and fitness: Health info"),
-    "fitness": Kind("Fitness", "Health and fitness: Fitness info"),
-    "location": Kind("CoarseLocation", "Location: Approximate location"),
-    "purchases": Kind("PurchaseHistory", "Financial info: Purchase history"),
-    "browsing": Kind("BrowsingHistory", "Web browsing: Web browsing history"),
-    "device": Kind("DeviceID", "Device or other IDs"),
-    "other": Kind("OtherDataTypes", "App info and performance: Other app performance data"),
-}
+KINDS = {name: Kind(*stores) for name, *stores in _rows("kinds.csv")}
 
 
 class Declared(NamedTuple):
@@ -106,58 +102,15 @@ def apple_manifest(plan: CompiledPlan) -> bytes:
 def google_answers(plan: CompiledPlan) -> str:
     """Return answers to the questions of Google's form, as CSV: question, answer, why."""
     clear = "; ".join(facts.in_the_clear(plan))
-    sent = (
-        f"randomized answers leave the device, and {clear} as it is"
-        if clear
-        else ("randomized answers leave the device")
-    )
-    rows = [
-        ["question", "answer", "why"],
-        [
-            "Does your app collect or share any of the required user data types?",
-            "Yes",
-            f"{sent}; whether they need to be declared is for the owner to decide",
-        ],
-        [
-            "Is all of the user data collected by your app encrypted in transit?",
-            "for the owner to answer",
-            "Yes if the publisher's address begins with https:// or the broker's connection has "
-            "TLS: the plan does not say",
-        ],
-        [
-            "Do you provide a way for users to request that their data is deleted?",
-            "for the owner to answer",
-            f"withdrawing consent deletes what waits on the device. {facts.taking_back(plan)} Yes "
-            "if the owner takes such requests",
-        ],
-    ]
-    everything = declared(plan)
+    sent = "randomized answers leave the device" + (f", and {clear} as it is" if clear else "")
+    rows = _filled(_rows("google.csv"), sent=sent, taking_back=facts.taking_back(plan))
+    everything, answers = declared(plan), _rows("google_kind.csv")
     for kind in sorted({each.kind.google for each in everything}):
         these = [each for each in everything if each.kind.google == kind]
         named = "; ".join(each.name for each in these)
         why = " ".join(dict.fromkeys(each.purpose for each in these)).strip()
-        rows += [
-            [
-                f"{kind}: is this data collected, shared, or both?",
-                "Collected",
-                f"sent to {plan.collector} ({named}); also Shared if that is somebody else",
-            ],
-            [
-                f"{kind}: is this data processed ephemerally?",
-                "No",
-                "reports are stored, then counted",
-            ],
-            [
-                f"{kind}: is this data required, or can users choose whether it is collected?",
-                "Users can choose whether this data is collected",
-                "nothing is recorded before consent, and consent can be withdrawn",
-            ],
-            [
-                f"{kind}: why is this user data collected?",
-                "Analytics",
-                why or "not in the plan",
-            ],
-        ]
+        why = why or "not in the plan"
+        rows += _filled(answers, kind=kind, collector=plan.collector, named=named, why=why)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
     return text.getvalue()
@@ -184,19 +137,24 @@ def assessment(plan: CompiledPlan) -> str:
     head = ["metric", "group", "what", "purpose", "data type", "mechanism"]
     head += ["certified epsilon by level", "a value", "values a period", "a period", "once"]
     used = [place for place in range(len(head)) if any(row[place] for row in metrics)]
-    lines = [
-        f"# Data protection impact assessment: {plan.plan}, version {plan.version} (draft)",
-        "",
-        *_table([head[i] for i in used], [[row[i] for i in used] for row in metrics]),
-        "",
-        *_table(["question", "answer that follows from the plan"], _answers(plan)),
-        "",
-        "For the owner to answer, since the plan does not say: the legal basis; who runs the "
-        "collector, where, and for whom; how long reports and results are kept there, beyond what "
-        "is above; whether transport or the app adds anything that identifies a person; whether "
-        "the randomized answers are personal data.",
-    ]
-    return "\n".join(lines) + "\n"
+    answers = _filled(
+        _rows("assessment.csv"),
+        plan=plan,
+        period=facts.span(plan.period),
+        cost=amount(plan.cost),
+        ceiling=amount(plan.ceilings.period),
+        lifetime=amount(plan.ceilings.lifetime),
+        bounds=" ".join(facts.bounds(plan)),
+        not_hidden=facts.not_hidden(plan),
+        kept=" ".join(facts.kept(plan)),
+        retention=facts.span(plan.retention),
+        taking_back=facts.taking_back(plan),
+    )
+    return template(__package__, "assessment.md").format(
+        plan=plan,
+        metrics=_table([head[i] for i in used], [[row[i] for i in used] for row in metrics]),
+        answers=_table(answers[0], answers[1:]),
+    )
 
 
 def disclosure(plan: CompiledPlan, format: str) -> bytes:
@@ -235,29 +193,6 @@ def gaps(plan: CompiledPlan, format: str) -> list[str]:
     return found
 
 
-def _answers(plan: CompiledPlan) -> list[list[str]]:
-    ceilings = plan.ceilings
-    return [
-        ["collector, to whom answers are sent", plan.collector],
-        ["contact", plan.owner],
-        ["budget period", facts.span(plan.period)],
-        [
-            "certified epsilon of a period",
-            f"{amount(plan.cost)} for its own reports, if all is recorded; ceiling "
-            f"{amount(ceilings.period)}",
-        ],
-        ["certified epsilon of a device's life", f"ceiling {amount(ceilings.lifetime)}"],
-        ["what can be learnt at most", " ".join(facts.bounds(plan))],
-        ["what is not hidden", facts.not_hidden(plan)],
-        ["kept on the device", " ".join(facts.kept(plan))],
-        ["last day of recording", plan.last_day],
-        ["rejected reports are kept by the aggregator for", facts.span(plan.retention)],
-        ["estimates are withheld below", f"{plan.minimum_reports:,} reports"],
-        ["consent", "nothing is recorded before it; withdrawal deletes what waits on the device"],
-        ["removal of reports that were sent", facts.taking_back(plan)],
-    ]
-
-
 def _levels(metric: CompiledMetric) -> str:
     return "; ".join(
         f"{amount(metric.mechanism.certified(level))} {facts.when(after)}"
@@ -265,6 +200,6 @@ def _levels(metric: CompiledMetric) -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [[cell.replace("\\", "\\\\").replace("|", "\\|") for cell in row] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sotto.errors import PlanError
 from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
+from sotto.templates import template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,11 +46,22 @@ def module_text(plan: CompiledPlan, package: str = "clientsdk") -> str:
     """
     named = _named(plan)
     literals = [each for each in named if _values(each.metric)]
-    vectors = any(m.type == "vector" for m in plan.metrics)
-    parts = [_header(plan, package, bool(literals), vectors)]
-    parts += [_alias(each) for each in literals]
-    classes = [_class(plan, each) for each in named] + [_together(named)]
-    return "\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(classes) + "\n"
+    imports = [f"from typing import {'Final, Literal' if literals else 'Final'}"]
+    if any(metric.type == "vector" for metric in plan.metrics):
+        imports.insert(0, "from collections.abc import Sequence")
+    data = plan.to_json()
+    chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
+    fields = [f"        self.{each.attribute}: Final = {each.stem}Metric(client)" for each in named]
+    return template(__package__, "typed_module.txt").format(
+        described="\n".join(_described(plan)),
+        plan=plan,
+        imports="\n".join(imports),
+        package=package,
+        data="\n".join(f"    {line}" for chunk in chunks for line in _bytes_lines(chunk)),
+        aliases="".join(f"\n\n{_alias(each)}" for each in literals),
+        classes="\n\n\n".join(_class(plan, each) for each in named),
+        attributes="\n".join(fields),
+    )
 
 
 def identifier(name: str) -> str:
@@ -88,28 +100,18 @@ def _named(plan: CompiledPlan) -> list[_Names]:
     return named
 
 
-def _header(plan: CompiledPlan, package: str, literals: bool, vectors: bool) -> str:
+def _described(plan: CompiledPlan) -> list[str]:
+    """Return what stands at the head of the module, up to the fingerprint."""
     title = f"Metrics of plan {plan.plan}, version {plan.version}, of collector {plan.collector}."
-    lines = ['"""' + "\n".join(textwrap.wrap(title, _WIDTH - 3)), ""]
+    lines = textwrap.wrap(title, _WIDTH - 3)
     for text in (plan.description, plan.purpose):
         if text is not None:
-            lines += [*_escaped(textwrap.wrap(_sentence(text), 84)), ""]
-    lines += ["Made by `sotto plan generate`: change the plan and make it anew.", ""]
+            lines += ["", *_escaped(textwrap.wrap(_sentence(text), 84))]
+    lines += ["", "Made by `sotto plan generate`: change the plan and make it anew."]
+    lines += [""] if plan.attributes else []
     for what, (name, values) in _public(plan):
         lines += textwrap.wrap(f"{what} {name}: {', '.join(values)}.", _WIDTH)
-    lines += [""] if plan.attributes else []
-    lines += [f"Fingerprint: {plan.fingerprint_hex}", '"""', ""]
-    lines += ["from __future__ import annotations", ""]
-    if vectors:
-        lines += ["from collections.abc import Sequence"]
-    lines += [f"from typing import {'Final, Literal' if literals else 'Final'}", ""]
-    lines += [f"from {package} import Client"]
-    lines += [f"from {package}.typed import Metric, check_plan", ""]
-    data = plan.to_json()
-    chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
-    lines += ["#: The compiled plan, for the client.", "PLAN: Final[bytes] = ("]
-    lines += [f"    {line}" for chunk in chunks for line in _bytes_lines(chunk)]
-    return "\n".join([*lines, ")"])
+    return lines
 
 
 def _public(plan: CompiledPlan) -> Iterable[tuple[str, tuple[str, tuple[str, ...]]]]:
@@ -193,12 +195,13 @@ def _class(plan: CompiledPlan, named: _Names) -> str:
         for paragraph in (*words, _what(metric), _cost(plan, metric))
         for line in ("", *textwrap.wrap(paragraph, 84))
     ][1:]
-    said = _escaped(said)
-    heading = f"class {named.stem}Metric(Metric[{_type(named)}]):"
-    lines = [heading, f'    """{said[0]}', *(f"    {line}".rstrip() for line in said[1:])]
-    name = f'    name = "{named.metric.name}"'
-    name = name if len(name) <= _WIDTH else f"{name}  # noqa: E501"
-    return "\n".join([*lines, '    """', "", "    __slots__ = ()", name])
+    name = f'    name = "{metric.name}"'
+    return template(__package__, "metric_class.txt").format(
+        named=named,
+        type=_type(named),
+        said="\n".join(f"    {line}".rstrip() for line in _escaped(said)).lstrip(),
+        name=name if len(name) <= _WIDTH else f"{name}  # noqa: E501",
+    )
 
 
 def _escaped(lines: Iterable[str]) -> list[str]:
@@ -255,26 +258,3 @@ def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     if metric.permanent:
         text += f", and {amount(metric.permanent)} once in a device's life for all periods"
     return f"{text}."
-
-
-def _together(named: list[_Names]) -> str:
-    lines = [
-        "class Metrics:",
-        '    """All metrics of the plan.',
-        "",
-        "    Parameters",
-        "    ----------",
-        "    client : Client",
-        "        Made with PLAN.",
-        "",
-        "    Raises",
-        "    ------",
-        "    PlanError",
-        "        The client has another plan.",
-        '    """',
-        "",
-        "    def __init__(self, client: Client) -> None:",
-        "        check_plan(client, PLAN)",
-    ]
-    lines += [f"        self.{each.attribute}: Final = {each.stem}Metric(client)" for each in named]
-    return "\n".join(lines)
