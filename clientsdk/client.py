@@ -24,7 +24,7 @@ from clientsdk.settings import (
     read_plan,
     warn_that_it_forgets,
 )
-from clientsdk.stats import Stats, Tally
+from clientsdk.stats import OutcomeTally, Stats
 from sotto.clocks import now_ms
 from sotto.errors import (
     SottoError,
@@ -209,7 +209,7 @@ class Client(Unshared):
             diagnostics.set_level(settings.log)
         self._clock, self._now = clock, plausible(clock, self._earliest)
         self._metrics = {metric.name: metric for metric in plan.metrics}
-        self._tally = Tally(self._metrics)
+        self._tally = OutcomeTally(self._metrics)
         self._outcomes = self._tally.outcomes
         self._worker: Worker | None = None
         self._to_open, self._closed = (ceilings, publisher), False

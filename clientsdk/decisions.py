@@ -30,7 +30,7 @@ GIVEN = Consent.GIVEN
 
 
 @frozen
-class Terms:
+class RecordingTerms:
     metric: CompiledMetric
     tally: str  #: ``"plan/metric"``.
     limit: int  #: Values a period.
@@ -41,7 +41,7 @@ class Terms:
 
 
 @frozen
-class Entry:
+class ReservoirEntry:
     """A value that takes part in the draw of a reservoir."""
 
     seen: int  #: The recordings of the period under the metric's tally, with this one.
@@ -54,7 +54,7 @@ class Entry:
 class Repetition:
     """A report that is drawn from a permanent response."""
 
-    seen: int  #: As of :class:`Entry`.
+    seen: int  #: As of :class:`ReservoirEntry`.
     binding: bytes  #: Of the response.
     response: bytes | None  #: None if this value is the one that it is drawn from.
     once: int  #: Micro-epsilon that the lifetime is charged.
@@ -69,12 +69,12 @@ class Occurrence:
 
 
 #: The recorder's task; a value that is a chain of its own has its number in the period.
-Place: TypeAlias = int | Entry | Repetition | Occurrence
+Place: TypeAlias = int | ReservoirEntry | Repetition | Occurrence
 
 
-def terms_of(plan: CompiledPlan) -> dict[str, Terms]:
+def terms_of(plan: CompiledPlan) -> dict[str, RecordingTerms]:
     return {
-        metric.name: Terms(
+        metric.name: RecordingTerms(
             metric,
             tally_name(plan.plan, metric.name),
             metric.limit,
@@ -126,7 +126,7 @@ class Decisions:
                 store.deny(self._plan.metrics, Outcome.NO_CONSENT)
             return store.consented
 
-    def decide(self, connection: Connection, terms: Terms, now: int) -> Outcome | Place:
+    def decide(self, connection: Connection, terms: RecordingTerms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what the recorder is to do in this transaction."""
         store, plan = self._store, self._plan
         if now // plan.period != store.accounts.period:
@@ -158,7 +158,7 @@ class Decisions:
             return self._repeat(connection, terms)
         return self._count(connection, terms)
 
-    def decide_in_memory(self, terms: Terms, now: int) -> Outcome | int | None:
+    def decide_in_memory(self, terms: RecordingTerms, now: int) -> Outcome | int | None:
         """Decide without a transaction, while the store is held; None if one is needed."""
         store, plan = self._store, self._plan
         if not store.buffering or not store.agreed(terms.group):
@@ -171,7 +171,7 @@ class Decisions:
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
         return self._own(terms)
 
-    def _is_turn(self, terms: Terms) -> bool:
+    def _is_turn(self, terms: RecordingTerms) -> bool:
         store = self._store
         turn_of = store.panel, terms.panels, store.period
         if self._turn_of != turn_of:
@@ -179,7 +179,7 @@ class Decisions:
             self._turn_of = turn_of
         return self._turn
 
-    def _own(self, terms: Terms) -> Outcome | int:
+    def _own(self, terms: RecordingTerms) -> Outcome | int:
         seen = self._store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
@@ -187,7 +187,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return seen
 
-    def _sample(self, connection: Connection, terms: Terms) -> Outcome | Entry:
+    def _sample(self, connection: Connection, terms: RecordingTerms) -> Outcome | ReservoirEntry:
         """Keep one value of a period; what displaces an unsent chain takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
@@ -201,9 +201,9 @@ class Decisions:
         if kept and not self._affordable(reserved - held, reserved - held):
             # A later value that displaces nothing, or costs nothing more, is affordable.
             return self._refuse(terms, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
-        return Entry(seen, kept, held, reserved)
+        return ReservoirEntry(seen, kept, held, reserved)
 
-    def _repeat(self, connection: Connection, terms: Terms) -> Outcome | Repetition:
+    def _repeat(self, connection: Connection, terms: RecordingTerms) -> Outcome | Repetition:
         store, metric = self._store, terms.metric
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
@@ -215,7 +215,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return Repetition(seen, binding, response, once)
 
-    def _count(self, connection: Connection, terms: Terms) -> Outcome | Occurrence:
+    def _count(self, connection: Connection, terms: RecordingTerms) -> Outcome | Occurrence:
         store = self._store
         count = self._counter.current(connection, terms.metric)
         begun = store.accounts.tallies.get(terms.tally, 0)
@@ -235,7 +235,7 @@ class Decisions:
         store = self._store
         return store.accounts.allow(store.ceilings, store.own, cost, lifetime)
 
-    def _refuse(self, terms: Terms, outcome: Outcome) -> Outcome:
+    def _refuse(self, terms: RecordingTerms, outcome: Outcome) -> Outcome:
         """Remember that the outcome is the same while the store is in this period."""
         plan, store, metric = self._plan, self._store, terms.metric
         until = min((store.period + 1) * plan.period, plan.expires)

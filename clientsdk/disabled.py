@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clientsdk.sending.tasks import Result
-    from clientsdk.stats import Tally
+    from clientsdk.stats import OutcomeTally
 
 #: Stands for a plan that cannot be read: it has no metric.
 NO_PLAN = CompiledPlan(
@@ -51,7 +51,7 @@ class ErrorPolicy:
     ``why`` says why the client is disabled, None if it is not; ``off`` whether a switch did it.
     """
 
-    def __init__(self, tally: Tally, why: str | None, off: bool) -> None:
+    def __init__(self, tally: OutcomeTally, why: str | None, off: bool) -> None:
         self._tally = tally
         self._off = off
         self.why = why

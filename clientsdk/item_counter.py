@@ -14,9 +14,9 @@ from sqlite3 import Connection
 from clientsdk import draws
 from clientsdk.diagnostics import drop_locals
 from clientsdk.store import claims, outbox
-from clientsdk.store.claims import Claim
+from clientsdk.store.claims import CountingClaim
 from clientsdk.store.database import READ, WRITE
-from clientsdk.store.outbox import Chain
+from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
 from mechanisms.arrays import Any
 from mechanisms.randomness import Source
@@ -50,7 +50,7 @@ class Count:
         self.event: int = end - plan.resolution
         self.due: int = end + self.jitter + metric.delays[0]
         #: The drawn chain, until it is stored; the count is gone then.
-        self.chain: Chain | None = None
+        self.chain: StoredChain | None = None
         self._counts = [0] * len(metric.labels)
 
     def add(self, item: Any) -> None:
@@ -59,7 +59,7 @@ class Count:
         if self.chain is None and self._counts[item] < most:
             self._counts[item] += 1
 
-    def draw(self, source: Source) -> Chain:
+    def draw(self, source: Source) -> StoredChain:
         """Draw the chain and forget the count, or return what was drawn already."""
         if self.chain is None:
             try:
@@ -72,7 +72,7 @@ class Count:
             drawn_under = self._plan_id, self.metric.index, self.event, self.jitter
             outputs = b"".join(payloads)
             of_period = self.period, self.due, self._id
-            self.chain = Chain(*of_period, *drawn_under, 0, 0, outputs, self._cell)
+            self.chain = StoredChain(*of_period, *drawn_under, 0, 0, outputs, self._cell)
             self._counts = []
         return self.chain
 
@@ -126,7 +126,7 @@ class ItemCounter:
         """
         count = Count(self._store, self._plan, metric, tally, self._source, cell)
         last = self._plan.period_of(count.event + metric.horizon)
-        claims.take(connection, count.period, tally, Claim(count.holder, cost), last)
+        claims.take(connection, count.period, tally, CountingClaim(count.holder, cost), last)
         return count
 
     def hold(self, count: Count) -> None:

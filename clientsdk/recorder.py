@@ -9,12 +9,12 @@ from sqlite3 import Connection
 
 from clientsdk import diagnostics, disabled, draws
 from clientsdk.consent import ConsentKeeper
-from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
+from clientsdk.decisions import Decisions, Occurrence, RecordingTerms, Repetition, ReservoirEntry
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
 from clientsdk.store import permanent, reservoirs
 from clientsdk.store.database import READ, WRITE, Hold
-from clientsdk.store.outbox import Chain
+from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.errors import ParameterError, StoreError, did_you_mean
@@ -111,7 +111,7 @@ class Recorder:
                 count.add(symbol)
             return count is not None
 
-    def _buffer(self, terms: Terms, symbol: Symbol, now: int) -> Outcome | None:
+    def _buffer(self, terms: RecordingTerms, symbol: Symbol, now: int) -> Outcome | None:
         """Record in memory without a transaction; None if one is needed."""
         store = self._store
         with Hold(store.database):
@@ -124,12 +124,12 @@ class Recorder:
     def _carry_out(
         self,
         connection: Connection,
-        terms: Terms,
-        decided: Entry | Repetition | Occurrence,
+        terms: RecordingTerms,
+        decided: ReservoirEntry | Repetition | Occurrence,
         symbol: Symbol,
         now: int,
     ) -> None:
-        if isinstance(decided, Entry):
+        if isinstance(decided, ReservoirEntry):
             # A chain that is not kept is drawn like one that is.
             self._sample(connection, terms, decided, self._draw(terms.metric, symbol, now))
         elif isinstance(decided, Repetition):
@@ -137,7 +137,13 @@ class Recorder:
         else:
             self._count(connection, terms, decided, symbol)
 
-    def _sample(self, connection: Connection, terms: Terms, entry: Entry, chain: Chain) -> None:
+    def _sample(
+        self,
+        connection: Connection,
+        terms: RecordingTerms,
+        entry: ReservoirEntry,
+        chain: StoredChain,
+    ) -> None:
         store = self._store
         if entry.kept:
             if reservoirs.displace(connection, terms.tally, chain, entry.reserved):
@@ -147,7 +153,12 @@ class Recorder:
         store.accounts.reserve(store.database.cursor, terms.tally, entry.seen, added)
 
     def _repeat(
-        self, connection: Connection, terms: Terms, decided: Repetition, symbol: Symbol, now: int
+        self,
+        connection: Connection,
+        terms: RecordingTerms,
+        decided: Repetition,
+        symbol: Symbol,
+        now: int,
     ) -> None:
         """Draw a report from the permanent response, and that from the value if there is none.
 
@@ -170,7 +181,7 @@ class Recorder:
         )
 
     def _count(
-        self, connection: Connection, terms: Terms, decided: Occurrence, item: Symbol
+        self, connection: Connection, terms: RecordingTerms, decided: Occurrence, item: Symbol
     ) -> None:
         if decided.running is not None:
             decided.running.add(item)
@@ -183,7 +194,7 @@ class Recorder:
         store.accounts.reserve(store.database.cursor, terms.tally, decided.seen, added)
         self.counter.hold(count)
 
-    def _draw(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Chain:
+    def _draw(self, metric: CompiledMetric, symbol: Symbol, now: int) -> StoredChain:
         """Draw all that is stored for a value; chain id and jitter before the symbol is read."""
         source, chain_id, jitter = draws.for_chain(self._source, self._plan.resolution)
         pseudonym = self._store.identity.pseudonym
@@ -197,7 +208,7 @@ class Recorder:
         chain_id: bytes,
         jitter: int,
         payloads: tuple[bytes, ...],
-    ) -> Chain:
+    ) -> StoredChain:
         store, plan = self._store, self._plan
         resolution, period, number = plan.resolution, store.accounts.period, store.plans.number
         began = period * plan.period
@@ -205,7 +216,9 @@ class Recorder:
         event = now - now % resolution if began < now < began + plan.period else began
         due = event + resolution + jitter + metric.delays[0]
         of_metric = number, metric.index, event, jitter
-        return Chain(period, due, chain_id, *of_metric, 0, 0, b"".join(payloads), self._cell())
+        return StoredChain(
+            period, due, chain_id, *of_metric, 0, 0, b"".join(payloads), self._cell()
+        )
 
     def _cell(self) -> int:
         """Return the cell of the plan's segments that the device is in, whatever is recorded."""

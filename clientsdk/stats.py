@@ -53,7 +53,7 @@ class Stats:
         return dict(refused)
 
 
-class Tally(Forkable):
+class OutcomeTally(Forkable):
     """Counts of one client in one process; a child of a fork begins with none.
 
     Threads may count at once: on an interpreter without a global lock a count may then be lost.

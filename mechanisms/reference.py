@@ -32,7 +32,7 @@ _DATED = re.compile(r".*?(?<![:.\d])(?:19|20)\d\d(?![.]\d|\d)")
 _SENTENCE = re.compile(r"(?<=[a-z0-9)])\. |; ")
 
 
-class Group(NamedTuple):
+class MechanismGroup(NamedTuple):
     """A folder of mechanisms, and the question whose standard errors its table has."""
 
     folder: str
@@ -42,33 +42,33 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group(
+    MechanismGroup(
         "category",
         "Categories",
         "the share of a category that one report in ten has, among 16",
         Assumed(share=0.1),
     ),
-    Group(
+    MechanismGroup(
         "string",
         "Strings",
         "the share of one of 16 candidates, all alike",
         Assumed(candidates=tuple(f"candidate {number}" for number in range(16))),
     ),
-    Group("number", "Numbers", "the mean of numbers all over [0, 1]", _UNIFORM),
-    Group(
+    MechanismGroup("number", "Numbers", "the mean of numbers all over [0, 1]", _UNIFORM),
+    MechanismGroup(
         "vector",
         "Vectors",
         "the mean of one of 16 coordinates, its values all over [0, 1]",
         _UNIFORM,
     ),
-    Group(
+    MechanismGroup(
         "ordinal",
         "Ordered values",
         "a bound of the mean of 16 points in [0, 1], all alike",
         _UNIFORM,
     ),
-    Group("survey", "Surveys", "the share of yes, one in ten", Assumed(share=0.1)),
-    Group("top_item", "Selection"),
+    MechanismGroup("survey", "Surveys", "the share of yes, one in ten", Assumed(share=0.1)),
+    MechanismGroup("top_item", "Selection"),
 )
 _GRID = {"points": 65, "missing": False}
 _BITS = {"bits": 10, "missing": False}
@@ -163,7 +163,7 @@ def _markdown(text: str) -> str:
     return text.replace("**", r"\*\*").replace("<", "&lt;")
 
 
-def _row(each: type, group: Group) -> tuple[str, ...]:
+def _row(each: type, group: MechanismGroup) -> tuple[str, ...]:
     link = f"[{each.__name__}](#{each.__name__.lower()})"
     spec = EXAMPLES[each.__name__]
     made = build(spec, [MICRO], "reference")

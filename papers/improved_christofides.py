@@ -27,8 +27,8 @@ from mechanisms.audit.guessing import fair_bits, key_of
 from mechanisms.exact import ceil_fraction
 from mechanisms.randomness import Source
 from mechanisms.survey.design import (
-    Design,
     Number,
+    SurveyDesign,
     christofides,
     christofides_of,
     log_ratio,
@@ -81,7 +81,7 @@ class ImprovedChristofides:
         return sum(self.deck)
 
     @property
-    def design(self) -> Design:
+    def design(self) -> SurveyDesign:
         """The same cards with replacement, for each respondent a full deck."""
         return christofides(self.deck)
 
@@ -111,7 +111,9 @@ def deck_epsilon(deck: Sequence[int], n: int) -> float:
     return max(losses)
 
 
-def deck_variance(design: Design, size: int, share: Number, n: int, population: int) -> Fraction:
+def deck_variance(
+    design: SurveyDesign, size: int, share: Number, n: int, population: int
+) -> Fraction:
     """Return the variance of the estimated share from a deck without replacement (Theorem 4.1).
 
     The deck has ``size`` cards, M >= n, of the composition of ``design``; ``share`` is the true one
@@ -125,12 +127,12 @@ def deck_variance(design: Design, size: int, share: Number, n: int, population: 
     return sampling + design.noise(0) / n * drawn / (size - 1)
 
 
-def sample_size(design: Design, share: Number, variance: Number) -> int:
+def sample_size(design: SurveyDesign, share: Number, variance: Number) -> int:
     """Return the smallest census of a full deck a respondent with variance at most as given."""
     return ceil_fraction(design.noise(share) / rational(variance, "variance"))
 
 
-def census_size(design: Design, share: Number, variance: Number) -> int:
+def census_size(design: SurveyDesign, share: Number, variance: Number) -> int:
     """Return the smallest n with variance at most as given, for M = N = n cards."""
     target, true = rational(variance, "variance"), yes_share(share)
     return 1 + ceil_fraction(4 * true * (1 - true) * design.noise(0) / target)

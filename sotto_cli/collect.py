@@ -32,7 +32,7 @@ from sotto.errors import ParameterError
 from sotto_cli import options
 
 if TYPE_CHECKING:
-    from pipelines.collector.stores import Store
+    from pipelines.collector.stores import MessageStore
 
 
 PORT = 8470
@@ -111,7 +111,7 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _store(args: argparse.Namespace) -> Store:
+def _store(args: argparse.Namespace) -> MessageStore:
     from pipelines.collector.stores import KafkaStore, LogStore
 
     if args.log is not None:

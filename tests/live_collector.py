@@ -15,7 +15,7 @@ from typing import Any
 
 from device_plans import metric, plan
 
-from sotto.log.reader import LogReader, Record, partitions
+from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
 
@@ -118,12 +118,14 @@ class LiveCollector:
         answer = self.ask(request(content, *headers, "Connection: close", target=target))
         return int(answer.split(b" ", 2)[1])
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[LogRecord]:
         """Return what is in its log."""
         found = []
         for path in partitions(self.log):
             reader = LogReader(path)
-            found += [each for each in reader.records(0, reader.end()) if isinstance(each, Record)]
+            found += [
+                each for each in reader.records(0, reader.end()) if isinstance(each, LogRecord)
+            ]
         return found
 
 

@@ -330,7 +330,7 @@ def decode_response(data: bytes) -> Response:
     FormatError
         The bytes are something else.
     """
-    reader = _Reader(data)
+    reader = _BinaryHttpReader(data)
     framing = reader.varint()
     if framing not in (_RESPONSE, _CHUNKED_RESPONSE):
         raise FormatError(f"a binary HTTP response has framing 1 or 3, not {framing}")
@@ -349,7 +349,7 @@ def decode_response(data: bytes) -> Response:
     return Response(status, fields, content)
 
 
-class _Reader:
+class _BinaryHttpReader:
     """Reads parts from bytes, and never beyond their end."""
 
     def __init__(self, data: bytes) -> None:
@@ -373,7 +373,7 @@ class _Reader:
 
     def fields(self, known: bool) -> dict[str, str]:
         """Return a section of fields; the last of several with one name counts."""
-        pairs = _Reader(self.prefixed())._pairs() if known else self._pairs_until_zero()
+        pairs = _BinaryHttpReader(self.prefixed())._pairs() if known else self._pairs_until_zero()
         return {
             name.decode("latin-1").lower(): value.decode("latin-1").strip(" \t")
             for name, value in pairs

@@ -14,7 +14,7 @@ from clientsdk.lifecycle import no_fork
 from clientsdk.outcomes import FlushResult
 from clientsdk.sending.tasks import FlushTask, out_of_time, start_call
 from clientsdk.sending.worker import Worker
-from clientsdk.stats import Tally
+from clientsdk.stats import OutcomeTally
 from clientsdk.store import idle, outbox
 from clientsdk.store.database import READ
 from clientsdk.store.schema import LOCK_PATIENCE, NEVER
@@ -37,7 +37,7 @@ class Outgoing:
         age: int | None,
         counter: ItemCounter,
         consent: ConsentKeeper,
-        tally: Tally,
+        tally: OutcomeTally,
         now: Callable[[], int],
     ) -> None:
         self._store = store

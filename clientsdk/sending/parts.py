@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from clientsdk.publishers import Publisher
     from clientsdk.settings import Settings
-    from clientsdk.stats import Tally
+    from clientsdk.stats import OutcomeTally
     from mechanisms.randomness import Source
     from sotto.plan.compiled import Ceilings, CompiledPlan
 
 
 @frozen
-class Parts:
+class ClientParts:
     store: Store
     recorder: Recorder
     consent: ConsentKeeper
@@ -42,10 +42,10 @@ class Opening:
     publisher: Publisher
     now: Callable[[], int]
     source: Source
-    tally: Tally
+    tally: OutcomeTally
 
 
-def open_parts(given: Opening) -> Parts:
+def open_parts(given: Opening) -> ClientParts:
     """Open a client's store, in memory if the client is disabled, and make what works on it."""
     plan, settings, now, source = given.plan, given.settings, given.now, given.source
     if settings.disabled:
@@ -60,7 +60,7 @@ def open_parts(given: Opening) -> Parts:
     consent = consent_of(given, store, counter)
     tried = given.publisher, settings.quota.age_ms
     outgoing = Outgoing(store, *tried, counter, consent, given.tally, now)
-    return Parts(store, recorder, consent, outgoing)
+    return ClientParts(store, recorder, consent, outgoing)
 
 
 def consent_of(

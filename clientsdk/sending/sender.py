@@ -26,7 +26,7 @@ from clientsdk.sending.lock import Pseudonym, Rest, SendLock, Wait
 from clientsdk.sending.tasks import FlushTask, SentElsewhereError, out_of_time
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
-from clientsdk.store.outbox import Chain
+from clientsdk.store.outbox import StoredChain
 from clientsdk.store.plans import made_once
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
@@ -57,7 +57,7 @@ _by_metric = attrgetter("chain.metric")
 class Report(NamedTuple):
     """A level that is charged for: its chain as it now is in the store, plan, metric and row."""
 
-    chain: Chain
+    chain: StoredChain
     plan: CompiledPlan
     metric: CompiledMetric
     row: Row
@@ -73,7 +73,7 @@ class Due(NamedTuple):
     untried: int | None  #: Of those that came due since the last attempt; None if there are none.
 
 
-class Batch(NamedTuple):
+class ChargedBatch(NamedTuple):
     """The rows that one transaction has charged for, and those that it erased instead."""
 
     reports: list[Report]
@@ -353,7 +353,7 @@ class Sender:
             if plan is not None and plan.signed is not pseudonym.signed
         }
 
-    def _charge(self, now: int, only: Pseudonym | None, through: int | None = None) -> Batch:
+    def _charge(self, now: int, only: Pseudonym | None, through: int | None = None) -> ChargedBatch:
         """Charge for what is due, of all pseudonyms or one, and erase what has lapsed.
 
         It is what was due at ``through``, or at ``now``.
@@ -361,13 +361,13 @@ class Sender:
         through = now if through is None else through
         store = self._store
         reports: list[Report] = []
-        lapsed: list[Chain] = []
+        lapsed: list[StoredChain] = []
         reasons: list[str] = []
         signers: dict[int, Signer] = {}
         with store.transaction(DURABLE) as connection:
             store.follow(connection, now)
             if store.stopped or not store.consented:
-                return Batch(reports, NO_LAPSES, store.consents, False, signers)
+                return ChargedBatch(reports, NO_LAPSES, store.consents, False, signers)
             moment = store.moment(now)
             if now >= store.plans.next_expiry:
                 reasons += ["expired"] * store.expire(connection, now)
@@ -385,7 +385,7 @@ class Sender:
                 whole = _is_whole(identity)
                 if whole and identity.seed is not None and period not in signers:
                     signers[period] = Signer(identity.seed)
-                found: list[tuple[Chain, Report]] = []
+                found: list[tuple[StoredChain, Report]] = []
                 for chain in of_one:
                     reason = self._lapse(chain, plan, moment) if whole else "damaged"
                     if reason is None:
@@ -418,9 +418,9 @@ class Sender:
             # With those that were erased before anything was to be sent.
             lapses = Lapses(**Counter(reasons)) + Lapses(expired=store.lapsed, clock=store.misdated)
             store.lapsed = store.misdated = 0
-        return Batch(reports, lapses, store.consents, len(chains) == BATCH, signers)
+        return ChargedBatch(reports, lapses, store.consents, len(chains) == BATCH, signers)
 
-    def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
+    def _lapse(self, chain: StoredChain, plan: CompiledPlan, moment: int) -> str | None:
         if not 0 <= chain.metric < len(plan.metrics):
             return "damaged"
         metric = plan.metrics[chain.metric]
@@ -458,7 +458,7 @@ class Sender:
         self,
         connection: Connection,
         period: int,
-        found: list[tuple[Chain, Report]],
+        found: list[tuple[StoredChain, Report]],
         ceilings: Ceilings,
     ) -> bool:
         """Charge for those of a period's reports that are not paid, given with their chains before.
@@ -475,7 +475,9 @@ class Sender:
                     degraded += added
         return paid or self._store.accounts.spend(connection, period, cost, ceilings, degraded)
 
-    def _publish(self, batch: Batch, task: FlushTask) -> tuple[list[Report], PublishError | None]:
+    def _publish(
+        self, batch: ChargedBatch, task: FlushTask
+    ) -> tuple[list[Report], PublishError | None]:
         published: list[Report] = []
         error: PublishError | None = None
         try:
@@ -496,7 +498,9 @@ class Sender:
                 return [], failure
         return published, error
 
-    def _synced(self, batch: Batch, published: list[Report], buffered: Buffered) -> list[Report]:
+    def _synced(
+        self, batch: ChargedBatch, published: list[Report], buffered: Buffered
+    ) -> list[Report]:
         """Return what is safe: all of it, or nothing where consent was withdrawn meanwhile."""
         if self._may_leave(batch):
             _publish_errors_only(buffered.sync)
@@ -505,7 +509,7 @@ class Sender:
             _publish_errors_only(buffered.discard)
         return []
 
-    def _may_leave(self, batch: Batch) -> bool:
+    def _may_leave(self, batch: ChargedBatch) -> bool:
         """Whether consent stands, and has stood ever since the batch was read."""
         store = self._store
         with store.transaction(READ):
@@ -516,8 +520,8 @@ class Sender:
         """Erase the chains that are through; write when the next level of the others is due."""
         if not reports:
             return
-        through: list[Chain] = []
-        waiting: list[tuple[Chain, int]] = []
+        through: list[StoredChain] = []
+        waiting: list[tuple[StoredChain, int]] = []
         for report in reports:
             chain, plan, metric, _ = report
             if chain.charged == metric.sent:
@@ -547,7 +551,7 @@ def _first(windows: dict[Pseudonym, int], window: int) -> Pseudonym:
     return sorted(windows)[draws.below(SystemSource(), len(windows))]
 
 
-def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
+def due_time(chain: StoredChain, plan: CompiledPlan, after: int) -> int:
     return chain.event + plan.resolution + chain.jitter + after
 
 
@@ -572,7 +576,7 @@ def bare(error: SottoError) -> SottoError:
     return error.with_traceback(None)
 
 
-def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
+def _newest_due(chain: StoredChain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
     # Made without ``_replace``, and without a call of Python each: there may be thousands.
     period, due, id, number, index, event, jitter, before, delivered, payloads, cell = chain
     metric = plan.metrics[index]
@@ -584,10 +588,10 @@ def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) ->
     payload = payloads[(charged - 1) * width : charged * width]
     row = _new(Row, (charged - 1, pseudonym, id, event, payload))
     after = period, due, id, number, index, event, jitter, charged, delivered, payloads, cell
-    return _new(Report, (_new(Chain, after), plan, metric, row))
+    return _new(Report, (_new(StoredChain, after), plan, metric, row))
 
 
-def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
+def _messages(batch: ChargedBatch) -> Iterator[tuple[int, bytes, list[Report]]]:
     """Yield shard, bytes and contents of messages, each of one pseudonym, plan and cell."""
     groups: dict[tuple[int, int, int], list[Report]] = {}
     for report in batch.reports:

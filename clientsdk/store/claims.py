@@ -17,22 +17,22 @@ NOBODY = b""
 
 
 @frozen
-class Claim:
+class CountingClaim:
     """A row of the table ``counting``."""
 
     holder: bytes  #: 16 random bytes that the client alone knows, or :data:`NOBODY`.
     cost: int  #: Micro-epsilon reserved and not yet used; none after a withdrawal of consent.
 
 
-def find(connection: Connection, period: int, tally: str) -> Claim | None:
+def find(connection: Connection, period: int, tally: str) -> CountingClaim | None:
     """Return the claim to a metric's items in a period, None if counting was not begun."""
     row = connection.execute(
         "SELECT holder, cost FROM counting WHERE period = ? AND tally = ?", (period, tally)
     ).fetchone()
-    return None if row is None else Claim(*row)
+    return None if row is None else CountingClaim(*row)
 
 
-def take(connection: Connection, period: int, tally: str, claim: Claim, last: int) -> None:
+def take(connection: Connection, period: int, tally: str, claim: CountingClaim, last: int) -> None:
     """Give the claim to a holder; after the period ``last`` it is of no use to anybody."""
     connection.execute(
         "INSERT OR REPLACE INTO counting VALUES (?, ?, ?, ?, ?)",

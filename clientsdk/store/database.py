@@ -37,7 +37,7 @@ _uses = itertools.count(1)
 _GONE = "the device's store cannot be used: its file is gone; put it back, or start the app again"
 
 
-class Access(Enum):
+class TransactionAccess(Enum):
     """Rights of a transaction, and the losses that its commit survives."""
 
     READ = "read"
@@ -49,7 +49,7 @@ class Access(Enum):
 
 
 #: As names of a module they are found sooner, in every recording, than as those of an Enum.
-READ, WRITE, DURABLE = Access
+READ, WRITE, DURABLE = TransactionAccess
 
 
 class Contents(Protocol):
@@ -57,13 +57,13 @@ class Contents(Protocol):
 
     def write_buffered(self, connection: Connection) -> None: ...
     def refresh(self, connection: Connection) -> None: ...
-    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None: ...
+    def apply_noted_withdrawal(self, connection: Connection, access: TransactionAccess) -> None: ...
     def prepare_guard(self, connection: Connection) -> None: ...
     def write_guard(self) -> None: ...
     def drop_buffered(self) -> None: ...
 
 
-class Database(lifecycle.Forkable):
+class DeviceDatabase(lifecycle.Forkable):
     """A connection, one object a process and client, and the discipline around it.
 
     A ``path`` (None keeps everything in memory) that is relative or a link is resolved once, here:
@@ -219,7 +219,7 @@ class Database(lifecycle.Forkable):
             return None
         return found.st_dev, found.st_ino
 
-    def begin(self, access: Access) -> Connection:
+    def begin(self, access: TransactionAccess) -> Connection:
         """Begin a transaction, in which memory agrees with the file, and return its connection."""
         connection = self.connection
         if connection is None or self._unusable is not None:
@@ -245,7 +245,7 @@ class Database(lifecycle.Forkable):
             self._contents.apply_noted_withdrawal(connection, access)
         return connection
 
-    def commit(self, access: Access) -> None:
+    def commit(self, access: TransactionAccess) -> None:
         if self._unusable is not None or access is DURABLE:
             connection = self.connected()
             self._contents.prepare_guard(connection)
@@ -269,7 +269,7 @@ class Database(lifecycle.Forkable):
             self.version = version
         return connection
 
-    def _start(self, connection: Connection, access: Access) -> int:
+    def _start(self, connection: Connection, access: TransactionAccess) -> int:
         """Begin once no other process is in the way; return what another's commit changes."""
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
@@ -355,9 +355,9 @@ class Hold:
 
     __slots__ = ("_database", "_use")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DeviceDatabase) -> None:
         self._use: int = next(_uses)
-        self._database: Database = database
+        self._database: DeviceDatabase = database
 
     def __enter__(self) -> object:
         self._database.hold(self._use)
@@ -388,7 +388,7 @@ class Transaction(Hold):
 
     __slots__ = ("_access",)
 
-    def __init__(self, database: Database, access: Access) -> None:
+    def __init__(self, database: DeviceDatabase, access: TransactionAccess) -> None:
         self._use = next(_uses)
         self._database = database
         self._access = access
@@ -434,7 +434,7 @@ def _unusable(error: BaseException) -> StoreError:
 class Erasure:
     """Bytes that are still to be erased from one file: how often erasing was owed, and is done."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DeviceDatabase) -> None:
         self._database = database
         self.owed = self.done = 0
 

@@ -34,24 +34,24 @@ _SAID = (*Consent,)
 
 
 @frozen
-class Note:
+class IdleNote:
     generation: int  #: Of the store when it was closed.
     until: int  #: When there may be something to do in it, in ms since the epoch.
     said: Consent
 
 
-def note_of(store: Store, now: int) -> Note | None:
+def note_of(store: Store, now: int) -> IdleNote | None:
     """Return what to leave when a store is closed; None if there is something to do in it."""
     with suppress(StoreError):
         if store.path is not None and store.next_due() is None:
             noted = store.guard.withdrawal_noted() == (store.consent is Consent.WITHDRAWN)
             if noted and not store.stopped and not store.erasure.pending:
                 until = min(now + LONGEST, store.plans.next_expiry)
-                return Note(store.guard.generation, until, store.consent)
+                return IdleNote(store.guard.generation, until, store.consent)
     return None
 
 
-def leave(path: str, note: Note | None) -> None:
+def leave(path: str, note: IdleNote | None) -> None:
     """Leave a note beside a store that was closed, or remove it, unless others have it open."""
     if not os.path.exists(path + "-wal"):
         if note is None:

@@ -32,7 +32,7 @@ _FORGET = {
 }
 
 
-class Chain(NamedTuple):
+class StoredChain(NamedTuple):
     """The outputs for one recorded value, as stored: no value, nothing to compute it from."""
 
     #: The budget period in which the value was recorded, whose pseudonym it is sent under.
@@ -59,7 +59,7 @@ class Recording(NamedTuple):
     tally: str
     seen: int  #: How many there were under this tally in the period, with this one.
     cost: int  #: Micro-epsilon reserved for the chain.
-    chain: Chain
+    chain: StoredChain
 
     def __repr__(self) -> str:
         return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
@@ -82,12 +82,14 @@ class Outbox:
             self.room = self._bytes - _size(connection)
         return self.room <= 0
 
-    def count(self, chain: Chain) -> None:
+    def count(self, chain: StoredChain) -> None:
         self.room -= len(chain.payloads) + ROW
         if chain.due < self.soonest:
             self.soonest = chain.due
 
-    def add(self, connection: Connection, cursor: Cursor, chain: Chain, identity: Identity) -> None:
+    def add(
+        self, connection: Connection, cursor: Cursor, chain: StoredChain, identity: Identity
+    ) -> None:
         self.count(chain)
         if not self.named:
             remember(connection, chain.period, identity)
@@ -95,7 +97,7 @@ class Outbox:
         cursor.execute(_INSERT, chain)
 
 
-def insert(connection: Connection, chains: Iterable[Chain]) -> None:
+def insert(connection: Connection, chains: Iterable[StoredChain]) -> None:
     connection.executemany(_INSERT, chains)
 
 
@@ -105,11 +107,11 @@ def due(
     limit: int,
     without: Collection[int] = (),
     period: int | None = None,
-) -> list[Chain]:
+) -> list[StoredChain]:
     """Return at most ``limit`` chains with a level that is due, period by period."""
     query = _DUE.replace("()", f"({','.join('?' * len(without))})") if without else _DUE
     rows = connection.execute(query, (moment, period, period, *without, limit))
-    return [*map(_new, repeat(Chain), rows)]
+    return [*map(_new, repeat(StoredChain), rows)]
 
 
 def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
@@ -231,14 +233,14 @@ def erase_after(connection: Connection, period: int) -> int:
     return erased[0]
 
 
-def write_charged(connection: Connection, chains: Iterable[Chain]) -> None:
+def write_charged(connection: Connection, chains: Iterable[StoredChain]) -> None:
     connection.executemany(
         "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",
         [(chain.charged, chain.period, chain.due, chain.id) for chain in chains],
     )
 
 
-def erase(connection: Connection, chains: Iterable[Chain]) -> None:
+def erase(connection: Connection, chains: Iterable[StoredChain]) -> None:
     """Erase chains, except those of which another process has charged more meanwhile."""
     connection.executemany(
         "DELETE FROM chain WHERE period = ? AND due = ? AND id = ? AND charged = ?",
@@ -246,7 +248,7 @@ def erase(connection: Connection, chains: Iterable[Chain]) -> None:
     )
 
 
-def postpone(connection: Connection, chains: Iterable[tuple[Chain, int]]) -> None:
+def postpone(connection: Connection, chains: Iterable[tuple[StoredChain, int]]) -> None:
     """Write that what was charged is delivered, and when the next level of each is due."""
     connection.executemany(
         "UPDATE chain SET due = ?, delivered = charged"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 
-from clientsdk.store.outbox import Chain
+from clientsdk.store.outbox import StoredChain
 
 
 def reserved(connection: Connection, tally: str) -> int | None:
@@ -17,7 +17,7 @@ def reserved(connection: Connection, tally: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def displace(connection: Connection, tally: str, chain: Chain, cost: int) -> bool:
+def displace(connection: Connection, tally: str, chain: StoredChain, cost: int) -> bool:
     """Register ``chain`` at ``cost``; return whether another one was in its place and is erased."""
     erased = connection.execute(
         "DELETE FROM chain WHERE (period, due, id) IN"

@@ -29,8 +29,16 @@ from clientsdk.store import (
     schema,
 )
 from clientsdk.store.accounts import Accounts
-from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Erasure, Transaction
-from clientsdk.store.outbox import Chain, Outbox, Recording
+from clientsdk.store.database import (
+    DURABLE,
+    READ,
+    WRITE,
+    DeviceDatabase,
+    Erasure,
+    Transaction,
+    TransactionAccess,
+)
+from clientsdk.store.outbox import Outbox, Recording, StoredChain
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
@@ -78,7 +86,7 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database: Database = Database(path)
+        self.database: DeviceDatabase = DeviceDatabase(path)
         self.clock = clock
         self.path: str | None = self.database.path
         #: Whether recordings may wait in memory before they come into the tables.
@@ -111,7 +119,7 @@ class Store:
         self._expires = plan.expires
         self._ready = False
 
-    def transaction(self, access: Access) -> Transaction:
+    def transaction(self, access: TransactionAccess) -> Transaction:
         return Transaction(self.database, access)
 
     def close(self) -> None:
@@ -199,7 +207,7 @@ class Store:
         """Forget what is only in memory: it is the parent process's."""
         self.buffer = []
 
-    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
+    def apply_noted_withdrawal(self, connection: Connection, access: TransactionAccess) -> None:
         """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
 
         A transaction that may not write only takes it as withdrawn; so do all that cannot, since
@@ -280,7 +288,7 @@ class Store:
         self.outbox.named = kept is not None
         self.identity = kept or pseudonyms.identity(self._budget[0], period, secret, signed=signed)
 
-    def add_chain(self, connection: Connection, chain: Chain) -> None:
+    def add_chain(self, connection: Connection, chain: StoredChain) -> None:
         """Store a chain of this period, which is charged in the same transaction."""
         # Its plan may be one that a clock that leapt had seen expire: it will expire once more.
         plans = self.plans
@@ -299,7 +307,7 @@ class Store:
             and len(self.buffer) < BUFFERED
         )
 
-    def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
+    def add_buffered(self, tally: str, seen: int, cost: int, chain: StoredChain) -> bool:
         """Buffer a recording; False if that is not possible any more."""
         recording = Recording(tally, seen, cost, chain)
         # The count comes first: an interrupt in between can only have counted too much.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pipelines.flink.rest import ENDED, FlinkError, Job, JobManager
+from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus
 
 #: How long a savepoint may take, in seconds.
 SAVEPOINT_SECONDS = 600.0
@@ -18,7 +18,7 @@ _DONE = "COMPLETED"
 class Operator(JobManager):
     """Stops jobs with savepoints, and waits for them."""
 
-    def job(self, job: str) -> Job:
+    def job(self, job: str) -> JobStatus:
         """Return a job; FlinkError if there is none of this id."""
         found = [each for each in self.jobs() if each.id == job]
         if not found:
@@ -70,7 +70,7 @@ class Operator(JobManager):
             raise FlinkError(f"the savepoint was not made ({cause}): see the job manager's log")
         return str(said["operation"]["location"])
 
-    def wait(self, job: str, *states: str, seconds: float = 60.0) -> Job:
+    def wait(self, job: str, *states: str, seconds: float = 60.0) -> JobStatus:
         """Return a job once it is in one of these states; FlinkError if it is not in time."""
         deadline = time.monotonic() + seconds
         while (found := self.job(job)).state not in states:

@@ -18,7 +18,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto_cli.simulation.devices import AuditLine, Kept
+from sotto_cli.simulation.devices import AuditLine, KeptValues
 
 from .data import Flights
 from .faults import Misbehaviour
@@ -55,7 +55,7 @@ class Truth:
         cls,
         plan: CompiledPlan,
         flights: Flights,
-        kept: Iterable[Kept],
+        kept: Iterable[KeptValues],
         audit: Iterable[AuditLine],
         misbehaved: Iterable[Misbehaviour],
     ) -> Truth:

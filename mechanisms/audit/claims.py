@@ -13,7 +13,7 @@ from mechanisms.audit.attack import attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.guessing import Attack
 from mechanisms.audit.laws import RUNS, LawCheck, check_draws, same_law, tables
-from mechanisms.audit.reports import Reports, Sampler, UnexpectedReportsError, batch_sampler
+from mechanisms.audit.reports import AttackedReports, Sampler, UnexpectedReportsError, batch_sampler
 from mechanisms.base import Mechanism
 from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.randomness import Source
@@ -169,7 +169,7 @@ class Auditor:
         for sampler, n in ((device, recordings), (batch_sampler(mechanism), 8 * recordings)):
             places = np.arange(max(n, len(inputs))) % len(inputs)
             reports = sampler(inputs, places, self.source)
-            shown = Reports(reports.places, reports.payloads[:, :levels], reports.chains)
+            shown = AttackedReports(reports.places, reports.payloads[:, :levels], reports.chains)
             totals = np.bincount(places, minlength=len(inputs))
             found.append((tables(shown, mechanism, inputs), totals))
         (one, first), (other, second) = found

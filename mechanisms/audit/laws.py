@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mechanisms.arrays import Bytes, Ints, Words
-from mechanisms.audit.reports import Reports, column_of
+from mechanisms.audit.reports import AttackedReports, column_of
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.packed import PackedChain
@@ -491,7 +491,7 @@ def _words_for(thresholds: list[int], source: Source) -> list[int]:
 # Two samplers, count by count.
 
 
-def tables(reports: Reports, mechanism: Mechanism, inputs: Sequence[Any]) -> Ints:
+def tables(reports: AttackedReports, mechanism: Mechanism, inputs: Sequence[Any]) -> Ints:
     """Count reports by input: bits, or bytes where payloads have one: ``(inputs, planes, cells)``.
 
     Planes are the levels, in what each differs from the next, and where reports are symbols how

@@ -19,7 +19,7 @@ class UnexpectedReportsError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Reports:
+class AttackedReports:
     """Chains of reports, and which of the given values each is of.
 
     ``places`` is ``(n,)``, ``payloads`` are ``(n, levels, payload_width)``, ``chains`` their ids,
@@ -32,18 +32,20 @@ class Reports:
 
 
 #: Makes reports of values, one for each place in the list of them; the source is a batch's.
-Sampler: TypeAlias = "Callable[[Sequence[Any], Ints, Source], Reports]"
+Sampler: TypeAlias = "Callable[[Sequence[Any], Ints, Source], AttackedReports]"
 
 
 def batch_sampler(mechanism: Mechanism, randomize: Callable[..., Bytes] | None = None) -> Sampler:
     """Return what draws by a mechanism's ``randomize``, or by something in its place."""
     draw = mechanism.randomize if randomize is None else randomize
 
-    def sample(values: Sequence[Any], places: Ints, source: Source) -> Reports:
+    def sample(values: Sequence[Any], places: Ints, source: Source) -> AttackedReports:
         n = len(places)
         chains = source.words(2 * n).reshape(n, 2)
         names = np.tile(np.frombuffer(NO_ID, dtype="<u8").astype(np.uint64), (n, 1))
-        return Reports(places, draw(column_of(values, places), chains, names, source), chains)
+        return AttackedReports(
+            places, draw(column_of(values, places), chains, names, source), chains
+        )
 
     return sample
 

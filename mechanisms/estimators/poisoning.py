@@ -67,7 +67,7 @@ Groups: TypeAlias = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Irregularity:
     """The finding of a check; an alarm where ``p_value`` is at most 1e-9, beyond the threshold.
 
     Attributes
@@ -102,7 +102,7 @@ def pair_columns(levels: int) -> int:
 
 def alarms(
     mechanism: Mechanism, counts: ArrayLike, pairs: ArrayLike, context: Context, together: int = 1
-) -> Iterator[Finding]:
+) -> Iterator[Irregularity]:
     """Yield what honest devices do not do, at most one finding of each kind.
 
     Parameters are those of :func:`findings`.
@@ -115,7 +115,7 @@ def alarms(
 
 def findings(
     mechanism: Mechanism, counts: ArrayLike, pairs: ArrayLike, context: Context, together: int = 1
-) -> Iterator[Finding]:
+) -> Iterator[Irregularity]:
     """Yield what every check finds that has something to look at.
 
     Parameters
@@ -155,7 +155,7 @@ def findings(
             yield found
 
 
-def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Finding | None:
+def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Irregularity | None:
     _, answers = mechanism.chain.hits(strata)
     seen = answers.sum(axis=0)
     n, outcomes = int(seen.sum()), seen.size
@@ -180,7 +180,7 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Finding | No
                 _LOG_RATE,
             )
             message = f"the {outcomes:,} coins are not shared among {n:,} reports as chance does"
-            return Finding(
+            return Irregularity(
                 "coins", evidence, (outcomes - 1) / 2, end, _probability(whole), n, message
             )
     found = int(seen[worst]) / n
@@ -190,10 +190,12 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Finding | No
         f"{_percent(found)} of {n:,} reports have {ids} with coin {worst + 1} of {outcomes:,}, "
         f"not {_percent(share)} as ids drawn at random have"
     )
-    return Finding("coins", found, share, limit, _probability(log_p), n, message)
+    return Irregularity("coins", found, share, limit, _probability(log_p), n, message)
 
 
-def _levels(mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context) -> Finding | None:
+def _levels(
+    mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context
+) -> Irregularity | None:
     each = [
         (upper, lower)
         for upper in range(1, mechanism.levels)
@@ -243,7 +245,7 @@ def _levels(mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context) -
         f"{_percent(equal / n)} of {n:,} pairs of {which} of a chain are equal, "
         f"not {_percent(expected)}: {what}"
     )
-    return Finding("levels", equal / n, expected, limit, _probability(logs[worst]), n, message)
+    return Irregularity("levels", equal / n, expected, limit, _probability(logs[worst]), n, message)
 
 
 def _kept(mechanism: Mechanism, strata: Ints, lower: int, upper: int, n: int) -> dict[bool, Groups]:
@@ -275,12 +277,14 @@ def _or_same_tag(mechanism: Mechanism, equal: float) -> float:
     return equal + (1 - equal) * _SHARED_TAG if wide else equal
 
 
-def _bits(mechanism: Mechanism, strata: Ints, context: Context, together: int) -> Finding | None:
+def _bits(
+    mechanism: Mechanism, strata: Ints, context: Context, together: int
+) -> Irregularity | None:
     if mechanism.true_bits is None:
         return None
     hits, reports = mechanism.chain.hits(strata)
     width = hits.shape[-1]
-    worst: Finding | None = None
+    worst: Irregularity | None = None
     tests = math.log(2 * mechanism.levels)
     for level, (p, q) in enumerate(mechanism.pairs().tolist()):
         n, ones = int(reports[level].sum()), int(hits[level].sum())
@@ -302,7 +306,7 @@ def _bits(mechanism: Mechanism, strata: Ints, context: Context, together: int) -
             f"{n:,} reports of level {level + 1} have {ones / n:.4g} bits set on average, not "
             f"{expected:.4g}"
         )
-        worst = Finding("bits", ones / n, expected, limit, _probability(log_p), n, message)
+        worst = Irregularity("bits", ones / n, expected, limit, _probability(log_p), n, message)
     return worst
 
 
@@ -319,7 +323,9 @@ def _bits_bound(
     return sum_tail(groups, total) / together + tests
 
 
-def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -> Finding | None:
+def _cells(
+    mechanism: Mechanism, table: Ints, context: Context, together: int
+) -> Irregularity | None:
     hits, reports, *ends = mechanism.bounded_cells(table)
     if len(mechanism.joins) > 1:
         # Strata that estimates do not tell apart are not told apart here either.
@@ -358,21 +364,23 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
         f"{_percent(nearest)} would"
     )
     limit = _limit(found, least, most, n, together, tests)
-    cell_alone = Finding("cells", found, nearest, limit, _probability(float(logs[at])), n, message)
+    cell_alone = Irregularity(
+        "cells", found, nearest, limit, _probability(float(logs[at])), n, message
+    )
     mixed = _mixture(mechanism, hits, looked, together, fewest)
     return cell_alone if mixed is None or cell_alone.p_value <= mixed.p_value else mixed
 
 
 def _mixture(
     mechanism: Mechanism, hits: Ints, looked: Bools, together: int, fewest: int
-) -> Finding | None:
+) -> Irregularity | None:
     """Look at all answers of a level at once: do any values have such shares of them?
 
     The likelihood of the closest shares is proved to be the largest but for a small gap. The bound
     of :func:`multinomial_tail` holds for values that differ, too: a product of log-convex functions
     of the numbers of answers is largest on average where all reports have the average law.
     """
-    worst: Finding | None = None
+    worst: Irregularity | None = None
     for level in np.flatnonzero(looked.any(axis=1)).tolist():
         matrix = mechanism.chain.mixed(level)
         if matrix is None:
@@ -395,7 +403,7 @@ def _mixture(
             continue
         end = first_below(bound, outcomes - 1.0, 100.0 * (outcomes + 1) * together, _LOG_RATE)
         message = f"no values have the shares of answers in {n:,} reports of level {level + 1}"
-        worst = Finding("cells", evidence, (outcomes - 1) / 2, end, p_value, n, message)
+        worst = Irregularity("cells", evidence, (outcomes - 1) / 2, end, p_value, n, message)
     return worst
 
 

@@ -211,7 +211,7 @@ class WindowMechanism(GridMechanism):
         return designs.strongest(*self._designed, self.micros[-1])
 
     @cached_property
-    def _below(self) -> tuple[tuple[steps.Step, ...], tuple[Law, ...]]:
+    def _below(self) -> tuple[tuple[steps.Degradation, ...], tuple[Law, ...]]:
         law = designs.law_of(self.shape, self._grains)
         return steps.steps_below(self.shape, law, self.micros)
 

@@ -29,7 +29,7 @@ _COARSE = 1 << 40
 Parts = tuple[int, int]
 
 
-class Step(NamedTuple):
+class Degradation(NamedTuple):
     """A degradation, in grains of 2**64.
 
     ``cell``, ``end`` and ``gone`` are what every output gives to each cell, to each end and to
@@ -46,7 +46,7 @@ class Step(NamedTuple):
     stray: int = 0
 
 
-def kept(shape: Shape, step: Step) -> int:
+def kept(shape: Shape, step: Degradation) -> int:
     """Return the grains with which an end stays what it is."""
     noise = shape.cells * step.cell + 2 * shape.ends * step.end + shape.missing * step.gone
     return GRAINS - noise
@@ -54,9 +54,9 @@ def kept(shape: Shape, step: Step) -> int:
 
 def steps_below(
     shape: Shape, law: Law, ladder: Sequence[int]
-) -> tuple[tuple[Step, ...], tuple[Law, ...]]:
+) -> tuple[tuple[Degradation, ...], tuple[Law, ...]]:
     """Return the steps below the strongest level and the laws of all levels, weakest first."""
-    steps: list[Step] = []
+    steps: list[Degradation] = []
     laws = [law]
     for micro in reversed(ladder[:-1]):
         step = degrade(shape, laws[0], micro)
@@ -65,7 +65,7 @@ def steps_below(
     return tuple(steps), tuple(laws)
 
 
-def degrade(shape: Shape, law: Law, micro: int) -> Step:
+def degrade(shape: Shape, law: Law, micro: int) -> Degradation:
     """Return the step to the level of a weaker amount, ``law`` being that of the level above."""
     bound = exp_micro(micro)[0]
     largest, smallest = law.worst(shape)
@@ -88,13 +88,13 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
     return step
 
 
-def after(shape: Shape, law: Law, step: Step) -> Law:
+def after(shape: Shape, law: Law, step: Degradation) -> Law:
     lift, slope, stray = (Fraction(each, GRAINS) for each in step[3:])
     noise = tuple(Fraction(each, GRAINS) for each in step[:3])
     return _moved(shape, law, Fraction(kept(shape, step), GRAINS), noise, lift, slope, stray)
 
 
-def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
+def rows_of(shape: Shape, step: Degradation) -> tuple[tuple[int, ...], ...]:
     """Return the rows of a step, one an output of the level above; each sums to 2**64."""
     cells, stays = shape.cells, kept(shape, step)
     noise = [step.cell] * cells + [step.end] * (2 * shape.ends) + [step.gone] * shape.missing
@@ -144,7 +144,7 @@ def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]
     return best
 
 
-def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
+def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Degradation | None:
     """Return the step that moves parts of the cells and of gone, with the least noise then."""
     lifted, strayed = (Fraction(part, _PARTS) for part in parts)
     slope = lifted / 2 / max(shape.cells - 1, 1)
@@ -153,7 +153,7 @@ def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
     cell, end, gone = (max(need, Fraction(0)) for need in needs)
     total = shape.cells * cell + 2 * shape.ends * end + shape.missing * gone + bound - 1
     grains = [2 * ceil_fraction(GRAINS * need / total / 2) for need in (cell, end, gone)]
-    step = Step(*grains)
+    step = Degradation(*grains)
     stays = kept(shape, step)
     if not stays > 0:
         return None
@@ -171,7 +171,7 @@ def _moved(
     slope: Fraction,
     stray: Fraction,
 ) -> Law:
-    """Return the law after a step whose parts, of one, are named as those of :class:`Step`."""
+    """Return the law after a step; its parts, of one, are named as those of Degradation."""
     cell, end, gone = noise
     excess = (law.inside - law.outside) * shape.width
     lifted = lift * (shape.cells * law.outside + excess)

@@ -38,7 +38,7 @@ class Contribution(NamedTuple):
 
 
 @frozen
-class Design:
+class SurveyDesign:
     """How a yes and a no become answers.
 
     ``no`` and ``yes`` are the probabilities of the answers of each, whose means differ; ``numbers``
@@ -112,36 +112,36 @@ class Design:
         return no / (high - low) ** 2, yes / (high - low) ** 2
 
 
-def warner(p: Number) -> Design:
+def warner(p: Number) -> SurveyDesign:
     """Return Warner's design, in which p, in (0, 1) without 1/2, is the chance of the truth."""
     likely = _chance(p, "p")
     if likely == Fraction(1, 2):
         raise ParameterError(f"p must not be 1/2, not {p}")
-    return Design((likely, 1 - likely), (1 - likely, likely), (0, 1))
+    return SurveyDesign((likely, 1 - likely), (1 - likely, likely), (0, 1))
 
 
-def warner_of(epsilon: Number) -> Design:
+def warner_of(epsilon: Number) -> SurveyDesign:
     """Return Warner's design of a given epsilon in (0, 1000]."""
     likely = odds(epsilon)
     return warner(likely / (1 + likely))
 
 
-def simmons(p: Number, y: Number) -> Design:
+def simmons(p: Number, y: Number) -> SurveyDesign:
     """Return Simmons' design: p is the chance of the sensitive question, y the yes of the other."""
     asked = _chance(p, "p")
     b = (1 - asked) * _chance(y, "y")
     a = asked + b
-    return Design((1 - b, b), (1 - a, a), (0, 1))
+    return SurveyDesign((1 - b, b), (1 - a, a), (0, 1))
 
 
-def simmons_of(epsilon: Number, y: Number = Fraction(1, 2)) -> Design:
+def simmons_of(epsilon: Number, y: Number = Fraction(1, 2)) -> SurveyDesign:
     """Return the design of a given epsilon in (0, 1000] and unrelated question."""
     share = _chance(y, "y")
     asked = (odds(epsilon) - 1) * min(share, 1 - share)
     return simmons(asked / (1 + asked), share)
 
 
-def christofides(cards: Sequence[Number]) -> Design:
+def christofides(cards: Sequence[Number]) -> SurveyDesign:
     """Return Christofides' design.
 
     ``cards`` are the weights of the cards 1 to L, 2 <= L <= 1024, none negative: probabilities, or
@@ -159,12 +159,12 @@ def christofides(cards: Sequence[Number]) -> Design:
         raise ParameterError(f"cards must not be negative, and not all 0: {cards}")
     row = tuple(weight / sum(weights) for weight in weights)
     try:
-        return Design(row, row[::-1], tuple(range(1, len(cards) + 1)))
+        return SurveyDesign(row, row[::-1], tuple(range(1, len(cards) + 1)))
     except ParameterError as error:
         raise ParameterError(f"cards must not have their mean in the middle: {error}") from None
 
 
-def christofides_of(epsilon: Number, middle: Number) -> Design:
+def christofides_of(epsilon: Number, middle: Number) -> SurveyDesign:
     """Return the design of p_1, p_2 = ``middle`` in [0, 1), and p_3 = e^epsilon p_1."""
     share, likely = rational(middle, "middle"), odds(epsilon)
     if not 0 <= share < 1:

@@ -18,7 +18,7 @@ from mechanisms.levels import GRAINS
 from mechanisms.noise import Noise
 from mechanisms.survey.design import (
     Contribution,
-    Design,
+    SurveyDesign,
     cards_of,
     christofides,
     simmons_of,
@@ -44,7 +44,7 @@ class SurveyMechanism(CategoryMechanism):
     domain_size = 2
 
     @abstractmethod
-    def _strongest(self) -> Design:
+    def _strongest(self) -> SurveyDesign:
         """Return the design of the last level."""
 
     def _steps(self, strongest: FiniteDraw) -> Sequence[FiniteDraw] | None:
@@ -63,10 +63,10 @@ class SurveyMechanism(CategoryMechanism):
         """The number that each answer is."""
         return 0, 1
 
-    def design(self, level: int = -1) -> Design:
+    def design(self, level: int = -1) -> SurveyDesign:
         """Return the design that the sampler's integers are at a level, the last by default."""
         no, yes = self.chain.channel(level % self.levels).rows
-        return Design(no, yes, self.numbers)
+        return SurveyDesign(no, yes, self.numbers)
 
     @cached_property
     def contributions(self) -> tuple[Contribution, ...]:
@@ -155,7 +155,7 @@ class Warner(SurveyMechanism):
 
     name = "warner"
 
-    def _strongest(self) -> Design:
+    def _strongest(self) -> SurveyDesign:
         return warner_of(Fraction(self.micros[-1], MICRO))
 
 
@@ -212,7 +212,7 @@ class Simmons(SurveyMechanism):
                 f"unrelated must be a percentage in [1, 99], not {self.unrelated!r}"
             )
 
-    def _strongest(self) -> Design:
+    def _strongest(self) -> SurveyDesign:
         return simmons_of(Fraction(self.micros[-1], MICRO), Fraction(self.unrelated, 100))
 
     def _steps(self, strongest: FiniteDraw) -> Sequence[FiniteDraw] | None:
@@ -298,7 +298,7 @@ class Christofides(SurveyMechanism):
             if isinstance(weight, bool) or not isinstance(weight, int) or not weight >= 1:
                 raise ParameterError(f"cards must be integers of at least 1, not {weight!r}")
 
-    def _strongest(self) -> Design:
+    def _strongest(self) -> SurveyDesign:
         design, micros = christofides(self.cards), self.micros
         cost = loss_micro(design.channel.ratio())
         if not cost <= micros[-1]:

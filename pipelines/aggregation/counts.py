@@ -68,7 +68,7 @@ def page_of(key: WindowKey, period: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class WindowCounts:
     """The counts of one window."""
 
     revision: int  #: the generation that changed it last
@@ -124,7 +124,7 @@ def add(packed: Iterable[bytes]) -> bytes:
     return pack_matrix(total)
 
 
-def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
+def pack_page(windows: Mapping[WindowKey, WindowCounts]) -> bytes:
     """Return the packed page; the same windows give the same bytes."""
     parts = []
     for key, window in sorted(windows.items()):
@@ -134,7 +134,7 @@ def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
     return b"".join(parts)
 
 
-def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
+def unpack_page(data: bytes | memoryview) -> dict[WindowKey, WindowCounts]:
     windows = {}
     at = 0
     while at < len(data):
@@ -146,14 +146,16 @@ def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
             raise FormatError("a page of counts is cut short")
         values = np.frombuffer(data, _I64, levels * length, at).reshape(levels, length)
         key = WindowKey(fingerprint, metric, start, cell)
-        windows[key] = Window(revision, values.astype(np.int64))
+        windows[key] = WindowCounts(revision, values.astype(np.int64))
         at += 8 * levels * length
     return windows
 
 
 def merge(
-    page: Mapping[WindowKey, Window], changes: Iterable[tuple[WindowKey, Matrix]], revision: int
-) -> dict[WindowKey, Window]:
+    page: Mapping[WindowKey, WindowCounts],
+    changes: Iterable[tuple[WindowKey, Matrix]],
+    revision: int,
+) -> dict[WindowKey, WindowCounts]:
     """Return a page with changes, negative where they retract; what stays keeps its revision."""
     merged = dict(page)
     for key, change in changes:
@@ -165,7 +167,7 @@ def merge(
         counts = change if before is None else before.counts + change
         if counts.min() < 0:
             raise FormatError(f"counts of metric {key.metric} would be negative")
-        merged[key] = Window(revision, counts)
+        merged[key] = WindowCounts(revision, counts)
     return merged
 
 

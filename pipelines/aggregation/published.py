@@ -43,7 +43,7 @@ import numpy as np
 from pipelines.aggregation import counts
 from pipelines.aggregation.breakdown import STEADY, held_back
 from pipelines.aggregation.comparison import arms_of
-from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.counts import Matrix, WindowCounts, WindowKey
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication
 from pipelines.aggregation.rounding import expected_error
@@ -102,7 +102,7 @@ def renewed(
     before: PublishedWindow,
     plan: CompiledPlan,
     metric: CompiledMetric,
-    window: Mapping[int, Window],
+    window: Mapping[int, WindowCounts],
     least: int,
     revision: int,
 ) -> PublishedWindow:
@@ -302,7 +302,7 @@ def windows_before(key: WindowKey, length: int) -> list[WindowKey]:
 def pack(windows: Mapping[WindowKey, PublishedWindow]) -> bytes:
     """Return what is published of the windows of a page: JSON, then their tables as a page."""
     listed = []
-    tables: dict[WindowKey, Window] = {}
+    tables: dict[WindowKey, WindowCounts] = {}
     for key, each in sorted(windows.items()):
         numbers = [[n.strata, n.answers.tolist(), n.pairs.tolist()] for n in each.history]
         name = [key.fingerprint.hex(), key.metric, key.start]
@@ -310,7 +310,7 @@ def pack(windows: Mapping[WindowKey, PublishedWindow]) -> bytes:
             {**{plain: getattr(each, plain) for plain in _PLAIN}, "key": name, "history": numbers}
         )
         for cell, matrix in each.counts.items():
-            tables[key._replace(cell=cell)] = Window(each.revision, matrix)
+            tables[key._replace(cell=cell)] = WindowCounts(each.revision, matrix)
     head = json.dumps(listed, separators=(",", ":")).encode()
     return _HEAD.pack(len(head)) + head + counts.pack_page(tables)
 

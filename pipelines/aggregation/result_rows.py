@@ -23,7 +23,7 @@ from mechanisms.estimators.poisoning import alarms
 from mechanisms.items import MAX_STRATA, Item
 from pipelines.aggregation.breakdown import Slice, broken_down
 from pipelines.aggregation.comparison import compared
-from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.counts import Matrix, WindowCounts, WindowKey
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication, reason
 from pipelines.aggregation.published import (
@@ -33,7 +33,7 @@ from pipelines.aggregation.published import (
     steadied,
     windows_before,
 )
-from pipelines.aggregation.rounding import Step, multiple, probability, step_of
+from pipelines.aggregation.rounding import RoundingStep, multiple, probability, step_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -101,8 +101,8 @@ def widened(estimate: Estimate, effect: float) -> Estimate:
 
 
 def joined(
-    windows: Mapping[WindowKey, Window], registry: Registry, time: int | None
-) -> list[tuple[WindowKey, Window]]:
+    windows: Mapping[WindowKey, WindowCounts], registry: Registry, time: int | None
+) -> list[tuple[WindowKey, WindowCounts]]:
     """Return windows with those of equal metrics in several versions of a plan added up.
 
     A metric that is the same in two versions is estimated once, under the lowest of them, with the
@@ -121,12 +121,12 @@ def joined(
     for key in sorted(counts):
         due = registry.complete_at(key.fingerprint, key.metric, key.start)
         complete = time is not None and time >= due
-        found.append((key, Window(revisions[key[:3]], counts[key], complete)))
+        found.append((key, WindowCounts(revisions[key[:3]], counts[key], complete)))
     return found
 
 
 def published_again(
-    windows: Iterable[tuple[WindowKey, Window]],
+    windows: Iterable[tuple[WindowKey, WindowCounts]],
     registry: Registry,
     published: Mapping[WindowKey, PublishedWindow],
     revision: int,
@@ -152,14 +152,14 @@ def published_again(
 
 
 def _by_window(
-    windows: Iterable[tuple[WindowKey, Window]],
-) -> Iterator[tuple[WindowKey, dict[int, Window]]]:
+    windows: Iterable[tuple[WindowKey, WindowCounts]],
+) -> Iterator[tuple[WindowKey, dict[int, WindowCounts]]]:
     for start, group in groupby(windows, lambda pair: pair[0][:3]):
         yield WindowKey(*start), {key.cell: window for key, window in group}
 
 
 def rows_of_windows(
-    windows: Sequence[tuple[WindowKey, Window]],
+    windows: Sequence[tuple[WindowKey, WindowCounts]],
     registry: Registry,
     candidates: Candidates,
     published: Mapping[WindowKey, PublishedWindow] | None = None,
@@ -192,7 +192,7 @@ class _Rows:
         registry: Registry,
         candidates: Candidates,
         key: WindowKey,
-        cells: Mapping[int, Window],
+        cells: Mapping[int, WindowCounts],
         published: PublishedWindow,
     ) -> None:
         self.plan = registry.by_fingerprint[key.fingerprint]
@@ -347,7 +347,7 @@ def _alarm(row: dict[str, Any], least: int) -> dict[str, object]:
     return row
 
 
-def _round(row: dict[str, object], step: Step) -> None:
+def _round(row: dict[str, object], step: RoundingStep) -> None:
     """Round the figures of an estimate's row."""
     rounded: dict[str, Callable[[Any], object]] = {
         **dict.fromkeys(("value", "display"), step.nearest),

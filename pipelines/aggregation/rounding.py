@@ -19,11 +19,11 @@ PART = 0.1
 _SLACK = 1e-9
 
 
-class Step:
+class RoundingStep:
     """A step, and the figures that are rounded to it; what is not finite stays as it is.
 
-    >>> step = Step(0.034)
-    >>> step.nearest(0.1234), step.down(0.1234), step.up(0.1234), Step(0.0).nearest(0.1234)
+    >>> step = RoundingStep(0.034)
+    >>> step.nearest(0.1234), step.down(0.1234), step.up(0.1234), RoundingStep(0.0).nearest(0.1234)
     (0.12, 0.12, 0.14, 0.1234)
     """
 
@@ -54,10 +54,10 @@ class Step:
         return round(whole(figure / step) * step, max(-power, 0))
 
 
-def step_of(mechanism: Mechanism, reports_by_level: Sequence[int], scale: float) -> Step:
+def step_of(mechanism: Mechanism, reports_by_level: Sequence[int], scale: float) -> RoundingStep:
     """Return the step of estimates of so many reports, whose unit is ``scale`` long."""
     error = expected_error(mechanism, reports_by_level)
-    return Step(PART * scale * error if error < math.inf else 0.0)
+    return RoundingStep(PART * scale * error if error < math.inf else 0.0)
 
 
 def expected_error(mechanism: Mechanism, reports_by_level: Sequence[int]) -> float:

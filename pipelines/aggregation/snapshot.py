@@ -70,7 +70,7 @@ class StoredMetric(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class StateSnapshot:
     """The content of a state in columns; metrics by their place in ``metrics``."""
 
     shard: int
@@ -127,7 +127,7 @@ class Snapshot:
         return b"".join([*parts, _CRC.pack(checksum)])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Snapshot:
+    def from_bytes(cls, data: bytes) -> StateSnapshot:
         """Read what :meth:`to_bytes` wrote; the columns are views of ``data``."""
         if len(data) < _HEADER.size + _CRC.size:
             raise FormatError(f"{len(data)} bytes are too few for a state")

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
-from pipelines.aggregation.table import EXACT_BYTES, KEY_BYTES, Pool, Table, payload_tags
+from pipelines.aggregation.snapshot import LAYOUT, StateSnapshot, StoredMetric
+from pipelines.aggregation.table import EXACT_BYTES, KEY_BYTES, HashTable, Pool, payload_tags
 from sotto.errors import FormatError, ParameterError, PlanError
 from sotto.plan.registry import Registry
 
@@ -110,9 +110,9 @@ class State:
         self.period = period
         self.key = key
         tags = np.dtype((np.uint32, (max(int(self.catalog.levels.max(initial=0)), 1),)))
-        self.pseudonyms = Table(key, _PSEUDONYM, _PSEUDONYM_VALUES)
-        self.entries = Table(key, _ENTRY, {**_ENTRY_VALUES, "tags": tags})
-        self.conflicts = Table(key, _CONFLICT, _CONFLICT_VALUES)
+        self.pseudonyms = HashTable(key, _PSEUDONYM, _PSEUDONYM_VALUES)
+        self.entries = HashTable(key, _ENTRY, {**_ENTRY_VALUES, "tags": tags})
+        self.conflicts = HashTable(key, _CONFLICT, _CONFLICT_VALUES)
         wide = {width for width in self.catalog.widths.tolist() if width > EXACT_BYTES}
         self._pools = {width: Pool(width) for width in wide}
 
@@ -200,7 +200,7 @@ class State:
     @classmethod
     def from_bytes(cls, data: bytes, registry: Registry) -> State:
         """Read a state; metrics get the ids that they have in ``registry``."""
-        stored = Snapshot.from_bytes(data)
+        stored = StateSnapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)
         ids = _registered(stored.metrics, state.catalog)
         columns = dict(stored.columns)
@@ -221,7 +221,7 @@ class State:
         np.add.at(state.pseudonyms["accepted"], entries["pseudonym"], cost)
         return state
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> StateSnapshot:
         """Return the content without what follows from it."""
         occurring = np.unique(
             np.concatenate([self.entries["metric"], self.conflicts["metric"]])
@@ -235,7 +235,7 @@ class State:
             columns[table, "metric"] = place[columns[table, "metric"]]
         levels = int(catalog.levels[occurring].max(initial=0))
         columns["entries", "tags"] = columns["entries", "tags"][:, :levels]
-        snapshot = Snapshot(
+        snapshot = StateSnapshot(
             shard=self.shard,
             period=self.period,
             key=self.key,
@@ -265,5 +265,5 @@ def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[n
     return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
 
 
-def _pairs(table: Table, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
+def _pairs(table: HashTable, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
     return np.stack([table["low"][ids], table["high"][ids]], axis=1)

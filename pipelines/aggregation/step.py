@@ -61,7 +61,7 @@ class Tally(NamedTuple):
         return Tally(*map(add, self, other))
 
 
-class Rejected(NamedTuple):
+class RejectedRows(NamedTuple):
     """The rows that a step rejects."""
 
     #: Rows taken back, by padded width, and last the rows of the call. They are joined only for
@@ -83,7 +83,7 @@ class Step(NamedTuple):
 
     state: State
     deltas: Deltas
-    rejects: Rejected
+    rejects: RejectedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ def step(state: State, rows: Rows) -> Step:
     superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
     counts = changes(state.catalog, plus, *(part for _, part in back + minus))
     deltas = pairs.joined(state, counts, pairs.pair_changes(state, retracted, placed.touched))
-    return Step(state, deltas, Rejected(revoked_rows, superseded))
+    return Step(state, deltas, RejectedRows(revoked_rows, superseded))
 
 
 def _check(state: State, rows: Rows) -> None:

@@ -31,7 +31,7 @@ _SMALLEST_INDEX = 64
 _LARGEST = 2**31 - 1
 
 
-class Table:
+class HashTable:
     """Columns of entries, found by the columns that are their key.
 
     ``key``: key of the hash, 16 bytes. ``keys``: the columns that together are an entry's key;

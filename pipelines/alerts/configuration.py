@@ -29,13 +29,13 @@ Kind = Literal["share", "group", "mean", "missing", "bit", "string"]
 KINDS: tuple[Kind, ...] = ("share", "group", "mean", "missing")
 
 
-class _Model(BaseModel):
+class _ConfigurationModel(BaseModel):
     """A mapping of the file: unknown keys are refused, and nothing changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class MetricWatched(_Model):
+class MetricWatched(_ConfigurationModel):
     """A metric whose figures are watched."""
 
     metric: StrictStr
@@ -54,7 +54,7 @@ class MetricWatched(_Model):
 #: All keys of ``notify``, each of them optional.
 _NotifyFile = create_model(
     "_NotifyFile",
-    __base__=_Model,
+    __base__=_ConfigurationModel,
     **{name: (kind | None, None) for name, kind in NOTIFIERS.items()},  # type: ignore[call-overload]
 )
 
@@ -65,7 +65,7 @@ def _configured(given: object, info: ValidationInfo) -> dict[str, Notifier]:
     return {name: notifier for name, notifier in found if notifier is not None}
 
 
-class Configuration(_Model):
+class Configuration(_ConfigurationModel):
     """Figures to watch, how often an alert may be false, and who is told of it."""
 
     #: Expected number of false alarms of all watched figures together.

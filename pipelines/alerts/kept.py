@@ -49,11 +49,11 @@ class Figure(NamedTuple):
         return json.dumps([*self[:-1], self.length.total_seconds()])
 
 
-class _Model(BaseModel):
+class _KeptModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Delivery(_Model):
+class Delivery(_KeptModel):
     """How far one channel is with an alert."""
 
     delivered: AwareDatetime | None = None
@@ -70,7 +70,7 @@ class Delivery(_Model):
         self.next = None if now - raised > GIVEN_UP else now + wait
 
 
-class Alert(_Model):
+class Alert(_KeptModel):
     """A figure that moved, as it was found.
 
     Amounts are in the figure's unit: shares are fractions. ``expected`` is the level before the
@@ -164,14 +164,14 @@ class Alert(_Model):
         return f"{one:.3g} to {other:.3g}"
 
 
-class Judged(_Model):
+class Judged(_KeptModel):
     """Up to where a figure was judged: the end of its last window, and the highest revision."""
 
     until: AwareDatetime
     revision: int
 
 
-class Kept(_Model):
+class Kept(_KeptModel):
     """The contents of the file."""
 
     #: 1; another version is another meaning.

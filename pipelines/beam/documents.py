@@ -31,7 +31,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.aggregation import counts
 from pipelines.aggregation.audit import Totals
-from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.counts import Matrix, WindowCounts, WindowKey
 from pipelines.aggregation.published import pack, unpack
 from pipelines.aggregation.result_rows import joined, published_again, rows_of_windows
 from pipelines.aggregation.step import Tally
@@ -57,7 +57,7 @@ SOON = 1_000
 Published: TypeAlias = tuple[bytes, bytes]
 
 
-class _Emitted(NamedTuple):
+class _EmittedDocuments(NamedTuple):
     """What has been emitted of a key."""
 
     revision: int = 0  #: the last one; a time, ms
@@ -67,14 +67,14 @@ class _Emitted(NamedTuple):
     published: str = ""  #: of a window: what is published of it, packed, in base64
 
     @classmethod
-    def read(cls, state: Any) -> _Emitted:
+    def read(cls, state: Any) -> _EmittedDocuments:
         return cls(*json.loads(state.read() or b"[]"))
 
     def write(self, state: Any) -> None:
         state.write(json.dumps(self).encode())
 
 
-def _revision(before: _Emitted) -> int:
+def _revision(before: _EmittedDocuments) -> int:
     return max(before.revision + 1, now_ms())
 
 
@@ -144,7 +144,7 @@ class PublishByState(beam.DoFn):
         last: Any = beam.DoFn.TimerParam(LAST),
     ) -> None:
         key, change = element
-        before = _Emitted.read(emitted)
+        before = _EmittedDocuments.read(emitted)
         if before.closed:
             # Only where a plan with a longer horizon came after the end.
             _LOGGER.warning("%s: what came after the end is left out", self.subject.name)
@@ -168,7 +168,7 @@ class PublishByState(beam.DoFn):
     def early(
         self, key: Any = KEY, changes: Any = BAG, total: Any = SUM, emitted: Any = EMITTED
     ) -> Iterator[Published]:
-        before = _Emitted.read(emitted)
+        before = _EmittedDocuments.read(emitted)
         if before.armed:
             pane = "late" if before.timely else "early"
             yield from self._emitted(key, pane, changes, total, emitted)
@@ -182,7 +182,7 @@ class PublishByState(beam.DoFn):
         emitted: Any = EMITTED,
         emit: Any = beam.DoFn.TimerParam(EMIT),
     ) -> Iterator[Published]:
-        if not _Emitted.read(emitted).closed:
+        if not _EmittedDocuments.read(emitted).closed:
             emit.clear()
             yield from self._emitted(key, "on_time", changes, total, emitted)
 
@@ -197,7 +197,7 @@ class PublishByState(beam.DoFn):
         last: Any = beam.DoFn.TimerParam(LAST),
         at: Any = TIME,
     ) -> Iterator[Published]:
-        if _Emitted.read(emitted).closed:
+        if _EmittedDocuments.read(emitted).closed:
             return
         # No older plans than those by which shards were closed.
         self.subject.stream.plans.latest()
@@ -209,7 +209,7 @@ class PublishByState(beam.DoFn):
         emit.clear()
         yield from self._emitted(key, "late", changes, total, emitted, closed=True)
         total.clear()
-        _Emitted(closed=True).write(emitted)
+        _EmittedDocuments(closed=True).write(emitted)
 
     def _emitted(
         self,
@@ -220,14 +220,14 @@ class PublishByState(beam.DoFn):
         emitted: Any,
         closed: bool = False,
     ) -> list[Published]:
-        before = _Emitted.read(emitted)
+        before = _EmittedDocuments.read(emitted)
         revision = _revision(before)
         held = self._added(changes, total)
         found, published = self.subject.documents(
             key, held, revision, pane, before.published, closed
         )
         timely = before.timely or pane == "on_time"
-        _Emitted(revision, timely=timely, published=published).write(emitted)
+        _EmittedDocuments(revision, timely=timely, published=published).write(emitted)
         return found
 
     def _added(self, changes: Any, total: Any) -> bytes:
@@ -270,7 +270,9 @@ class WindowEstimates(Subject):
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool
     ) -> tuple[list[Published], str]:
-        versions = {key: Window(revision, matrix) for key, matrix in counts.unpack_changes(total)}
+        versions = {
+            key: WindowCounts(revision, matrix) for key, matrix in counts.unpack_changes(total)
+        }
         if min(window.counts.min() for window in versions.values()) < 0:
             raise FormatError("counts of a window would be negative")
         plans = self.stream.plans
@@ -288,7 +290,7 @@ class WindowEstimates(Subject):
         found += [self._emptied(each, window, pane) for each in former if each != name]
         return found, b64encode(pack(now)).decode()
 
-    def _emptied(self, former: WindowKey, window: Window, pane: str) -> Published:
+    def _emptied(self, former: WindowKey, window: WindowCounts, pane: str) -> Published:
         """Return the document that empties a former name: a lower version has come since."""
         registry = self.stream.plans.registry(former.fingerprint)
         empty = replace(window, counts=np.zeros_like(window.counts))

@@ -36,7 +36,7 @@ from pipelines.sources.base import (
     LostError,
     Outage,
     Partition,
-    Source,
+    ReportSource,
     trusted_until,
 )
 from sotto.clocks import now_ms
@@ -181,7 +181,7 @@ class DiscoverPartitions(beam.DoFn, RestrictionProvider):
     While the broker is away the watermark stands.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ReportSource) -> None:
         self._source, self._outage = source, Outage()
 
     def initial_restriction(self, element: bytes) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ class _Held:
 class ReadPartitions(beam.DoFn, RestrictionProvider):
     """Reads partitions, given their names, from the first record on and without an end."""
 
-    def __init__(self, stream: Stream, source: Source) -> None:
+    def __init__(self, stream: Stream, source: ReportSource) -> None:
         self._stream, self._source = stream, source
         self._held: dict[str, _Held] = {}
         self._ends = _Ends()
@@ -423,7 +423,7 @@ def resident_bytes() -> int:
 class ListRanges(beam.DoFn):
     """The partitions that a source has now, given anything, each up to where it ends now."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ReportSource) -> None:
         self._source = source
 
     def process(self, element: bytes) -> Iterator[tuple[str, int, int]]:
@@ -441,7 +441,7 @@ class ListRanges(beam.DoFn):
 class ReadRanges(beam.DoFn):
     """Reads ranges of partitions, given the name, the first position and the one after the last."""
 
-    def __init__(self, source: Source, plans: PlanSource) -> None:
+    def __init__(self, source: ReportSource, plans: PlanSource) -> None:
         self._source, self._plans = source, plans
 
     def process(self, element: tuple[str, int, int]) -> Iterator[MessageBlock]:

@@ -29,7 +29,7 @@ from pipelines.sinks.base import RejectsSink, Sink
 from pipelines.sinks.kafka import DocumentsSink, QuarantineSink
 from pipelines.sinks.quarantine import RejectsFolder
 from pipelines.sinks.registry import open_sink
-from pipelines.sources.base import Source
+from pipelines.sources.base import ReportSource
 from pipelines.sources.kafka import ReportEpochs, RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
@@ -70,7 +70,7 @@ class Topics:
             for kind in ("estimates", "quarantine"):
                 found.check_sink(SinkTopic(self.name, kind), stay)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[ReportSource]:
         first = min(topic.epoch for topic in self.topics)
         return [
             ReportEpochs(self.broker, self.name, first),
@@ -94,7 +94,7 @@ class Log:
     def check(self, registry: Registry) -> None:
         EmbeddedLog(self.path).open(registry)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[ReportSource]:
         return [EmbeddedLog(self.path.resolve())]
 
     def sinks(self, job: str) -> tuple[Sink, RejectsSink]:

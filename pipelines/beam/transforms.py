@@ -38,7 +38,7 @@ from pipelines.beam.reading import DiscoverPartitions, ListRanges, ReadPartition
 from pipelines.beam.stream import stream_of
 from pipelines.results.documents import parse
 from pipelines.sinks.base import RejectsSink, Sink
-from pipelines.sources.base import Source
+from pipelines.sources.base import ReportSource
 
 Messages: TypeAlias = "beam.PCollection[bytes | MessageBlock]"
 
@@ -64,7 +64,7 @@ class ReadReports(beam.PTransform):
         the pipeline goes on for ever, and finds partitions that are created meanwhile.
     """
 
-    def __init__(self, source: Source, plans: PlanSource, *, until_end: bool = False) -> None:
+    def __init__(self, source: ReportSource, plans: PlanSource, *, until_end: bool = False) -> None:
         super().__init__()
         self._source, self._plans, self._until_end = source, plans, until_end
 

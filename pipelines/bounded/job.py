@@ -35,7 +35,7 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.aggregation import counts, quarantine
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.decode import Parts, arrivals
 from pipelines.aggregation.step import Tally
 from pipelines.beam.decoding import Grouped, Keyed, period_and_shard, shard_key
@@ -120,7 +120,7 @@ class Job:
         stored = self.manifest.states.get((period, part))
         return states.step(period, part, stored, blocks, self.generation)
 
-    def page(self, page: int) -> dict[WindowKey, Window]:
+    def page(self, page: int) -> dict[WindowKey, WindowCounts]:
         """Return a committed page of counts, or an empty one."""
         if page not in self.manifest.pages:
             return {}
@@ -192,7 +192,7 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
     stepped = (
         read.blocks
         | "By period and part" >> beam.GroupByKey()
-        | "Step" >> beam.ParDo(Step(job)).with_outputs(_PARTS, _DONE, main="changes")
+        | "Step" >> beam.ParDo(CountBlocks(job)).with_outputs(_PARTS, _DONE, main="changes")
     )
     pages = (
         stepped.changes
@@ -264,7 +264,7 @@ class Read(_Stage):
 
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
-class Step(_Stage):
+class CountBlocks(_Stage):
     """All blocks of a part of a period to the changes of its windows; writes the new state."""
 
     def work(self, element: Grouped) -> Iterator[Any]:

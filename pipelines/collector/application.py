@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from pipelines.collector.commits import GroupCommit
 from pipelines.collector.keys import AppKeys
 from pipelines.collector.limits import Limits, OverloadError, Room, Share, TokenBucket
-from pipelines.collector.plans import Plans
+from pipelines.collector.plans import ServedPlans
 from pipelines.http import problems
 from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
@@ -72,7 +72,7 @@ def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def application(
     commits: GroupCommit,
-    plans: Callable[[], Plans],
+    plans: Callable[[], ServedPlans],
     keys: AppKeys | None = None,
     limits: Limits | None = None,
     origins: Sequence[str] = ("*",),

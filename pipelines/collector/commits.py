@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
-from pipelines.collector.stores import Store
+from pipelines.collector.stores import MessageStore
 from sotto.errors import PublishError
 
 #: Seconds.
@@ -49,7 +49,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        store: Store,
+        store: MessageStore,
         hold: float = HOLD,
         warn: Callable[[str], None] = _logger.warning,
         pause: float = PAUSE,

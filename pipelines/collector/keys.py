@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class _File(BaseModel):
+class _KeysFile(BaseModel):
     """The file: by app, the SHA-256 of each of its keys in hexadecimal."""
 
     model_config = ConfigDict(extra="forbid")
@@ -115,9 +115,9 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _load(path: Path) -> _File:
+def _load(path: Path) -> _KeysFile:
     try:
-        return _File.model_validate_json(path.read_bytes())
+        return _KeysFile.model_validate_json(path.read_bytes())
     except OSError as error:
         raise ParameterError(f"{path}: {error.strerror}") from None
     except ValidationError as error:
@@ -141,7 +141,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[_File]:
+def _changing(path: Path) -> Iterator[_KeysFile]:
     """Return what is in the file, if there is one, and write it back unless the block raises.
 
     One process does so at a time. Whoever reads finds the old content or the new one, also after a
@@ -150,7 +150,7 @@ def _changing(path: Path) -> Iterator[_File]:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        content = _load(path) if path.exists() else _File()
+        content = _load(path) if path.exists() else _KeysFile()
         yield content
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:

@@ -15,7 +15,7 @@ from sotto.plan.files import PlanFileFolder, plan_of
 from sotto.plan.registry import Registry
 
 
-class Plans:
+class ServedPlans:
     """The plans of one collector, and the document that is served of them.
 
     Attributes
@@ -74,10 +74,10 @@ class PlanFiles:
         self._plans: dict[bytes, CompiledPlan] = {}
         #: Files of the folder, by fingerprint.
         self._sources: dict[bytes, Path] = {}
-        self.known: Plans
+        self.known: ServedPlans
         if files:
             named = [plan_of(path).plan for path in files]
-            self.known = Plans(named)
+            self.known = ServedPlans(named)
             self._plans = {plan.fingerprint: plan for plan in named}
             self._warn_of_ends(named)
         self.reload()
@@ -119,7 +119,7 @@ class PlanFiles:
             del plans[plan.fingerprint]
         # Two documents of one fingerprint, of which neither has taken the other's place, are an
         # error.
-        self.known = Plans([*plans.values(), plan])
+        self.known = ServedPlans([*plans.values(), plan])
         self._plans = plans | {plan.fingerprint: plan}
         self._sources[plan.fingerprint] = path
         self._stamps[path] = stamp

@@ -41,7 +41,7 @@ _TIMEOUT = 10.0
 _logger = logging.getLogger(__name__)
 
 
-class Store(Protocol):
+class MessageStore(Protocol):
     """Takes messages durably. One thread at a time calls it."""
 
     def write(self, messages: Sequence[tuple[int, bytes]]) -> None:

@@ -33,7 +33,7 @@ class Arrival:
     silent: bool = False
 
 
-class Arrivals:
+class ArrivalTimes:
     """What has arrived in topics, read again and again."""
 
     def __init__(self, broker: Broker) -> None:

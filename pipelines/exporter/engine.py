@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipelines.flink import JOB_PREFIX, WORKER_BYTES
-from pipelines.flink.rest import FlinkError, Job, JobManager
+from pipelines.flink.rest import FlinkError, JobManager, JobStatus
 from pipelines.results.database import UnreadableError
 
 #: The stage whose time is the pipeline's: those before it have no elements with times.
@@ -71,7 +71,7 @@ class WatchedEngine:
         newest = max(found, key=lambda each: each.began)
         return Engine(newest.well, **self._job(newest), **self._stages(newest), **self._heap())
 
-    def _job(self, job: Job) -> dict[str, Any]:
+    def _job(self, job: JobStatus) -> dict[str, Any]:
         ask, path = self._manager.ask, f"/jobs/{job.id}"
         checkpoints = ask(f"{path}/checkpoints")
         latest = checkpoints["latest"]
@@ -89,7 +89,7 @@ class WatchedEngine:
             "failed": checkpoints["counts"]["failed"],
         }
 
-    def _stages(self, job: Job) -> dict[str, Any]:
+    def _stages(self, job: JobStatus) -> dict[str, Any]:
         waiting, busy = [], []
         found: dict[str, Any] = {}
         for stage in self._manager.ask(f"/jobs/{job.id}")["vertices"]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pipelines.exporter.arrivals import Arrival, Arrivals
+from pipelines.exporter.arrivals import Arrival, ArrivalTimes
 from pipelines.sources.base import MissingError, Partition
 from pipelines.sources.kafka import (
     KafkaPartition,
@@ -138,7 +138,7 @@ class WatchedTopics:
     def __init__(self, source: KafkaTopics) -> None:
         self._source = source
         self._waits = _Waits()
-        self._arrivals = Arrivals(source.broker)
+        self._arrivals = ArrivalTimes(source.broker)
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         # A connection that idles between two scrapes would outlive the broker's.
@@ -173,7 +173,7 @@ class WatchedStream:
         self._name = topics[0].name
         first = min(topic.epoch for topic in topics)
         self._waits = _Waits()
-        self._arrivals = Arrivals(broker)
+        self._arrivals = ArrivalTimes(broker)
         self._reports = ReportEpochs(broker, self._name, first)
         self._requeued = RequeueTopic(broker, str(SinkTopic(self._name, "requeue")))
 

@@ -21,7 +21,7 @@ class FlinkError(SottoError):
 
 
 @dataclass(frozen=True)
-class Job:
+class JobStatus:
     """A job that a job manager knows; ``state`` is as Flink names it, ``running`` counts tasks.
 
     ``began``: when it was submitted, ms.
@@ -47,7 +47,7 @@ class JobManager:
             raise FlinkError(f"{url!r} must be a URL such as http://127.0.0.1:8081")
         self.url = url.rstrip("/")
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[JobStatus]:
         """Return all jobs that it knows, ended ones too."""
         return [_job(said) for said in self.ask("/jobs/overview")["jobs"]]
 
@@ -96,10 +96,12 @@ class JobManager:
             ) from error
 
 
-def _job(said: dict[str, Any]) -> Job:
+def _job(said: dict[str, Any]) -> JobStatus:
     tasks = said["tasks"]
     began = said["start-time"]
-    return Job(said["jid"], said["name"], said["state"], tasks["running"], tasks["total"], began)
+    return JobStatus(
+        said["jid"], said["name"], said["state"], tasks["running"], tasks["total"], began
+    )
 
 
 def _first_error(error: urllib.error.HTTPError) -> str:

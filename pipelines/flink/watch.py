@@ -15,7 +15,7 @@ import grpc
 from apache_beam.runners.runner import PipelineState
 
 from pipelines.flink import JOB_PREFIX
-from pipelines.flink.rest import ENDED, FlinkError, Job, JobManager
+from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus
 
 #: What a worker raises where the next records do not exist any more, as Flink shows it.
 _LOST = re.compile(
@@ -108,7 +108,7 @@ class FlinkJob:
         except FlinkError as error:
             return JobState(str(error))
 
-    def _state(self, job: Job) -> JobState:
+    def _state(self, job: JobStatus) -> JobState:
         if job.state in ENDED:
             if job.state == "FINISHED":
                 return JobState("done", Ending.DONE)

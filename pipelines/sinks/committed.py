@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.published import NOTHING, PublishedWindow
 from pipelines.aggregation.result_rows import Candidates, rows_of_windows
 from pipelines.results.documents import (
@@ -100,7 +100,7 @@ def _documents(
 
 
 def _rows(
-    windows: list[tuple[WindowKey, Window]],
+    windows: list[tuple[WindowKey, WindowCounts]],
     published: Mapping[WindowKey, PublishedWindow],
     registry: Registry,
     candidates: Candidates,
@@ -115,7 +115,7 @@ def _rows(
 
 def _changed(
     directory: StateDirectory, manifest: Manifest, registry: Registry, since: int
-) -> Iterator[tuple[list[tuple[WindowKey, Window]], dict[WindowKey, PublishedWindow]]]:
+) -> Iterator[tuple[list[tuple[WindowKey, WindowCounts]], dict[WindowKey, PublishedWindow]]]:
     """Yield what changed after a generation, page by page: windows, and what is published."""
     for page, generation in sorted(manifest.pages.items()):
         # A state of release 0.4.0 has none where a run of it was interrupted.
@@ -134,13 +134,13 @@ def _changed(
 
 def _former(
     published: Mapping[WindowKey, PublishedWindow], registry: Registry
-) -> Iterator[tuple[WindowKey, Window]]:
+) -> Iterator[tuple[WindowKey, WindowCounts]]:
     """Yield empty windows under the names that windows no longer have."""
     for key, each in published.items():
         if each.superseded:
             mechanism = registry.by_fingerprint[key.fingerprint].metrics[key.metric].mechanism
             empty = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-            yield key, Window(each.revision, empty)
+            yield key, WindowCounts(each.revision, empty)
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:

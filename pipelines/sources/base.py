@@ -112,7 +112,7 @@ class Partition(Range, Protocol):
         """Close the connection."""
 
 
-class Source(Protocol):
+class ReportSource(Protocol):
     """Partitions, of which more may be created; crosses Beam pickled."""
 
     @property
@@ -130,7 +130,7 @@ class Source(Protocol):
         """Return a partition, to be read by one thread at a time."""
 
 
-class BoundedSource(Source, Protocol):
+class BoundedSource(ReportSource, Protocol):
     """A source that an aggregation run takes up to its ends of now."""
 
     @property

@@ -84,8 +84,8 @@ class KafkaPartition:
 
     ``accept_loss``: whether to go on where records have been deleted that were never read.
     ``frozen`` ((int, int), optional): its bounds, if it was frozen; then what is read is kept to be
-    read again. ``requeued``: as of :class:`pipelines.sources.base.Source`. ``check``: called before
-    each poll; raises an error if the topic is another one than it was.
+    read again. ``requeued``: as of :class:`pipelines.sources.base.ReportSource`. ``check``: called
+    before each poll; raises an error if the topic is another one than it was.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pipelines.aggregation import counts, published
-from pipelines.aggregation.counts import Window, WindowKey, page_of
+from pipelines.aggregation.counts import WindowCounts, WindowKey, page_of
 from pipelines.aggregation.published import PublishedWindow, windows_before
 from pipelines.aggregation.result_rows import joined, published_again
 from pipelines.storage import files
@@ -17,7 +17,7 @@ from sotto.plan.registry import Registry
 
 def windows_of(
     state: StateFiles, manifest: Manifest, page: int, registry: Registry
-) -> list[tuple[WindowKey, Window]]:
+) -> list[tuple[WindowKey, WindowCounts]]:
     """Return the windows of a committed page of counts, versions of a plan added up."""
     path = state.page(page, manifest.pages[page])
     with files.committed(path):
@@ -68,7 +68,7 @@ def publish(
 
 
 def _earlier(
-    windows: Iterable[tuple[WindowKey, Window]], registry: Registry
+    windows: Iterable[tuple[WindowKey, WindowCounts]], registry: Registry
 ) -> set[tuple[WindowKey, int]]:
     """Return the windows on which windows with segments may depend, and the page of each."""
     found = set()

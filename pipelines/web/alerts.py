@@ -18,7 +18,7 @@ from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
 from pipelines.alerts.watch import AlertWatch
 from pipelines.web import charts, formats
-from pipelines.web.views import View
+from pipelines.web.views import PageView
 
 #: Alerts that are listed, and how many of them with a chart; figures that are listed.
 _LISTED, _CHARTED, _WATCHED = 100, 6, 300
@@ -40,7 +40,7 @@ class Moved(NamedTuple):
     model: str
 
 
-class Figure(NamedTuple):
+class AlertFigure(NamedTuple):
     """A watched figure, and what is expected of its next window once it can be judged."""
 
     name: str
@@ -52,7 +52,7 @@ class Figure(NamedTuple):
     judged: bool
 
 
-def moved(view: View) -> Mapping[str, object]:
+def moved(view: PageView) -> Mapping[str, object]:
     """Return the alerts, newest first."""
     watch = view.snapshot.watch
     last = None if watch is None else watch.last
@@ -78,14 +78,14 @@ def standing(watch: AlertWatch | None) -> list[Alert]:
     return [each for each in watch.last.kept[::-1] if each.news and each.standing]
 
 
-def watched(view: View) -> Mapping[str, object] | None:
+def watched(view: PageView) -> Mapping[str, object] | None:
     """Return what is watched, and what is expected of the next window."""
     watch = view.snapshot.watch
     if watch is None or watch.last is None or not watch.last.judgements:
         return None
     judgements = watch.last.judgements
     rows = [
-        Figure(
+        AlertFigure(
             each.series.figure.name,
             each.series.unit,
             int(np.isfinite(each.series.values).sum()),

@@ -31,9 +31,9 @@ from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering, views
 from pipelines.web.access import SECURITY_HEADERS, Access
 from pipelines.web.alerts import standing
-from pipelines.web.pages import METRIC, PAGES, PLAN, Page
-from pipelines.web.snapshot import MetricKey, Snapshot
-from pipelines.web.views import MetricView, PlanView, View
+from pipelines.web.pages import METRIC, PAGES, PLAN, SitePage
+from pipelines.web.snapshot import MetricKey, ResultsSnapshot
+from pipelines.web.views import MetricView, PageView, PlanView
 from pipelines.web.watching import JobWatch
 from sotto.errors import SottoError
 
@@ -91,7 +91,7 @@ class Site:
         # Held while one is made: charts are drawn under a lock anyway.
         self._making = threading.Lock()
         self._places = threading.BoundedSemaphore(_WAITING)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: ResultsSnapshot | None = None
         self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     def revision(self) -> str:
@@ -111,18 +111,20 @@ class Site:
         seen = None if self._job_watch is None else self._job_watch.last
         return [] if seen is None or self.access.public else seen.problems
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ResultsSnapshot:
         """Return the results as they are now."""
         revision = self.revision()
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
-                self._snapshot = Snapshot(
+                self._snapshot = ResultsSnapshot(
                     self._reader, revision, self._state, self._watch, self._job_watch
                 )
                 self._made.clear()
             return self._snapshot
 
-    def html(self, page: Page, view: Callable[[Snapshot], View], *what: object) -> bytes:
+    def html(
+        self, page: SitePage, view: Callable[[ResultsSnapshot], PageView], *what: object
+    ) -> bytes:
         """Return a page, made anew where it is not kept.
 
         ``what``: of which thing it is. Raises BusyError if many wait for a page to be made; one
@@ -147,11 +149,11 @@ class Site:
             self._places.release()
         return content
 
-    def _kept(self, page: Page, known: tuple[object, ...]) -> bytes | None:
+    def _kept(self, page: SitePage, known: tuple[object, ...]) -> bytes | None:
         with self._lock:
             return self._made.get(known) if page.kept else None
 
-    def _keep(self, page: Page, known: tuple[object, ...], content: bytes) -> None:
+    def _keep(self, page: SitePage, known: tuple[object, ...], content: bytes) -> None:
         with self._lock:
             if page.kept:
                 self._made[known] = content
@@ -177,11 +179,11 @@ def application(
     access, links = site.access, rendering.ServedLinks()
     faults = Faults(warn, "web page")
 
-    def page_of(page: Page) -> Callable[[Request], Response]:
+    def page_of(page: SitePage) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:
             if access.public and not page.public:
                 raise HTTPException(404)
-            html = site.html(page, lambda snapshot: View(snapshot, links, access.public))
+            html = site.html(page, lambda snapshot: PageView(snapshot, links, access.public))
             return _page(request, html)
 
         return show
@@ -189,7 +191,7 @@ def application(
     def metric(request: Request) -> Response:
         key, asked = _key(request), request.query_params.get("window")
 
-        def view(snapshot: Snapshot) -> View:
+        def view(snapshot: ResultsSnapshot) -> PageView:
             windows = snapshot.windows(key)
             if not windows:
                 raise HTTPException(404, "There is no such metric, or it has no reports yet.")
@@ -206,7 +208,7 @@ def application(
     def plan(request: Request) -> Response:
         wanted = tuple(request.path_params[name] for name in ("collector", "plan", "version"))
 
-        def view(snapshot: Snapshot) -> View:
+        def view(snapshot: ResultsSnapshot) -> PageView:
             for each in snapshot.plans:
                 if (each.collector, each.plan, str(each.version)) == wanted:
                     return PlanView(snapshot, links, access.public, plan=each)

@@ -22,7 +22,7 @@ class Arm(NamedTuple):
     row: Estimate
 
 
-class Compared(NamedTuple):
+class ArmComparison(NamedTuple):
     """How an arm differs from the first one: what is compared, and by how much."""
 
     arm: str
@@ -36,7 +36,7 @@ def experiment(view: MetricView) -> Mapping[str, object] | None:
     if not arms:
         return None
     differences = [
-        Compared(_arm(row), row.item or "mean", row)
+        ArmComparison(_arm(row), row.item or "mean", row)
         for row in view.all_rows
         if row.kind == "difference"
     ]
@@ -56,7 +56,7 @@ def _arm(row: Estimate) -> str:
     return row.segment.partition("=")[2]
 
 
-def _chart(shown: Sequence[Compared]) -> Markup:
+def _chart(shown: Sequence[ArmComparison]) -> Markup:
     unit = shown[0].row.unit or ""
     names = [f"{each.arm}: {each.of}" for each in shown]
     values = []

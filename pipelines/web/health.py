@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pipelines.exporter.arrivals import PAUSE, RECORDS
 from pipelines.web import formats
-from pipelines.web.views import View
+from pipelines.web.views import PageView
 from sotto.wire.reasons import Reason
 
 #: Budget periods that are listed, the newest ones.
@@ -26,7 +26,7 @@ _NUMBERS = {
 }
 
 
-class Rejected(NamedTuple):
+class RejectionLine(NamedTuple):
     """Rejected reports of one reason; ``part`` is per cent of the most frequent."""
 
     collector: str
@@ -37,12 +37,12 @@ class Rejected(NamedTuple):
     part: float
 
 
-def rejections(view: View) -> Mapping[str, object]:
+def rejections(view: PageView) -> Mapping[str, object]:
     """Return the rejected reports by reason, most first."""
     found = sorted(view.snapshot.rejections, key=lambda each: (-each.reports, each.reason))
     most = max((each.reports for each in found), default=1)
     rows = [
-        Rejected(
+        RejectionLine(
             each.collector,
             each.reason,
             Reason.meaning_of(each.reason),
@@ -56,7 +56,7 @@ def rejections(view: View) -> Mapping[str, object]:
     return {"rows": rows, "total": total, "several": len({each.collector for each in rows}) > 1}
 
 
-def budgets(view: View) -> Mapping[str, object]:
+def budgets(view: PageView) -> Mapping[str, object]:
     """Return the audit of the newest budget periods, newest first."""
     found = sorted(view.snapshot.budgets, key=lambda each: each.period_start, reverse=True)
     ceilings = {plan.collector: plan.ceilings.period / 1e6 for plan in view.snapshot.plans}
@@ -65,7 +65,7 @@ def budgets(view: View) -> Mapping[str, object]:
     return {"rows": shown, "total": len(found), "ceilings": ceilings, "several": several}
 
 
-def job(view: View) -> Mapping[str, object]:
+def job(view: PageView) -> Mapping[str, object]:
     """Return how far the job is, and what it says of itself."""
     jobs = []
     for each in view.snapshot.health:
@@ -78,7 +78,7 @@ def job(view: View) -> Mapping[str, object]:
     return {"jobs": jobs, "runs": list(_runs(view))}
 
 
-def _runs(view: View) -> list[tuple[str, str]]:
+def _runs(view: PageView) -> list[tuple[str, str]]:
     """Return what is known of the last run, as terms and what they are."""
     last = view.snapshot.last_run
     if last is None:
@@ -93,7 +93,7 @@ def _runs(view: View) -> list[tuple[str, str]]:
     return found
 
 
-def watched(view: View) -> Mapping[str, object] | None:
+def watched(view: PageView) -> Mapping[str, object] | None:
     """Return what is seen of the job from outside: problems, unread records, partitions, disks."""
     job = view.snapshot.job
     if job is None:

@@ -338,7 +338,7 @@ def _in_window(past: Past, at: int) -> Value:
 class Sharpened(NamedTuple):
     """A level: its reports in the window, and what they would be worth."""
 
-    level: plan.Level | None
+    level: plan.LadderLevel | None
     number: int
     reports: int
     colour: str

@@ -10,7 +10,7 @@ from pipelines.exporter.freshness import stale
 from pipelines.results.records import Estimate, Window
 from pipelines.web import alerts, formats
 from pipelines.web.snapshot import MetricKey
-from pipelines.web.views import View, headlines, name_of, newest, title_of
+from pipelines.web.views import PageView, headlines, name_of, newest, title_of
 from sotto.clocks import now_ms
 
 #: Problems, and figures that moved, that are named at most.
@@ -26,7 +26,7 @@ class Bar(NamedTuple):
     zero: float | None
 
 
-class Figure(NamedTuple):
+class HeadlineFigure(NamedTuple):
     """A figure that stands for a metric."""
 
     name: str
@@ -41,15 +41,15 @@ class Card(NamedTuple):
     key: MetricKey
     window: Window
     link: str | None
-    figures: list[Figure]
+    figures: list[HeadlineFigure]
     #: The newest complete window, if that is withheld and so another one is shown.
     withheld: Window | None
     #: The newest window, if that is still open and another one is shown, and its figures.
     open: Window | None
-    so_far: list[Figure]
+    so_far: list[HeadlineFigure]
 
 
-def metrics(view: View) -> Mapping[str, object]:
+def metrics(view: PageView) -> Mapping[str, object]:
     """Return every metric with the figures of its newest complete window, and those so far."""
     cards = []
     for key, windows in view.snapshot.newest.items():
@@ -70,7 +70,7 @@ def metrics(view: View) -> Mapping[str, object]:
     return {"cards": cards}
 
 
-def figures(rows: Sequence[Estimate]) -> list[Figure]:
+def figures(rows: Sequence[Estimate]) -> list[HeadlineFigure]:
     """Return figures with their bars, those of one unit on one scale."""
     scales: dict[str | None, tuple[float, float]] = {}
     for row in rows:
@@ -79,7 +79,7 @@ def figures(rows: Sequence[Estimate]) -> list[Figure]:
         low, high = min(row.low, 0.0), max(row.high, 0.0)
         before = scales.get(row.unit, (low, high))
         scales[row.unit] = (min(before[0], low), max(before[1], high))
-    return [Figure(name_of(row), row, _bar(row, scales)) for row in rows]
+    return [HeadlineFigure(name_of(row), row, _bar(row, scales)) for row in rows]
 
 
 def _bar(row: Estimate, scales: Mapping[str | None, tuple[float, float]]) -> Bar | None:
@@ -104,7 +104,7 @@ class Tile(NamedTuple):
     state: str = ""
 
 
-def glance(view: View) -> Mapping[str, object]:
+def glance(view: PageView) -> Mapping[str, object]:
     """Return in few numbers whether the data can be relied on."""
     snapshot = view.snapshot
     numbers = [each.numbers for each in snapshot.health]
@@ -136,7 +136,7 @@ def glance(view: View) -> Mapping[str, object]:
     return {"tiles": tiles, "link": view.links.page("health"), "problems": problems(view)}
 
 
-def problems(view: View) -> list[tuple[str, str | None]]:
+def problems(view: PageView) -> list[tuple[str, str | None]]:
     """Return what an operator has to look at, each with the address of more about it."""
     snapshot = view.snapshot
     job = snapshot.job

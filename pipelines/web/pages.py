@@ -2,8 +2,8 @@
 
 A section is one function and one template. To add one, write a function that takes the page's view
 (:mod:`pipelines.web.views`) and returns what its template is given, or None where it has nothing to
-show; write ``templates/NAME.html.j2``; and add a :class:`Section` to a page below. A :class:`Page`
-that is added to :data:`PAGES` has an address and a link in the navigation.
+show; write ``templates/NAME.html.j2``; and add a :class:`Section` to a page below. A
+:class:`SitePage` that is added to :data:`PAGES` has an address and a link in the navigation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.web import alerts, experiment, health, metric, overview, plan
-from pipelines.web.views import View
+from pipelines.web.views import PageView
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Page:
+class SitePage:
     """A page: its name in addresses, its title, its sections from the top.
 
     ``public``: whether the public has it. ``kept``: whether it changes with the results alone.
@@ -44,14 +44,14 @@ class Page:
     sections: tuple[Section, ...]
     public: bool = True
     kept: bool = True
-    shown: Callable[[View], bool] = lambda view: True
+    shown: Callable[[PageView], bool] = lambda view: True
 
-    def is_shown(self, view: View) -> bool:
+    def is_shown(self, view: PageView) -> bool:
         """Whether the navigation links to it, and a static file has it."""
         return (self.public or not view.public) and self.shown(view)
 
 
-OVERVIEW = Page(
+OVERVIEW = SitePage(
     "overview",
     "Overview",
     (
@@ -59,8 +59,8 @@ OVERVIEW = Page(
         Section("metrics", "Metrics", overview.metrics),
     ),
 )
-PLANS = Page("plans", "Plans", (Section("plans", "", plan.plans),))
-HEALTH = Page(
+PLANS = SitePage("plans", "Plans", (Section("plans", "", plan.plans),))
+HEALTH = SitePage(
     "health",
     "Data health",
     (
@@ -72,7 +72,7 @@ HEALTH = Page(
     public=False,
     kept=False,
 )
-ALERTS = Page(
+ALERTS = SitePage(
     "alerts",
     "Alerts",
     (
@@ -87,7 +87,7 @@ ALERTS = Page(
 PAGES = (OVERVIEW, ALERTS, PLANS, HEALTH)
 
 #: The page of every metric, with a :class:`~pipelines.web.views.MetricView`.
-METRIC = Page(
+METRIC = SitePage(
     "metric",
     "Metric",
     (
@@ -103,7 +103,7 @@ METRIC = Page(
     ),
 )
 #: The page of every plan's version, with a :class:`~pipelines.web.views.PlanView`.
-PLAN = Page(
+PLAN = SitePage(
     "plan",
     "Plan",
     (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pipelines.web import formats
 from pipelines.web.snapshot import MetricKey
-from pipelines.web.views import PlanView, View
+from pipelines.web.views import PageView, PlanView
 from sotto.clocks import now_ms
 from sotto.design.spending import in_words, lifetime_of, value_cost
 from sotto.disclosure import facts
@@ -17,7 +17,7 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 _MICRO = 1e6
 
 
-class Level(NamedTuple):
+class LadderLevel(NamedTuple):
     """A level of a metric; amounts in epsilon."""
 
     number: int
@@ -42,11 +42,11 @@ class Collected(NamedTuple):
     #: Epsilon of one value, and of a period.
     value_cost: str
     cost: str
-    levels: list[Level]
+    levels: list[LadderLevel]
     link: str | None
 
 
-def plans(view: View) -> Mapping[str, object]:
+def plans(view: PageView) -> Mapping[str, object]:
     """Return all plans."""
     return {
         "plans": [
@@ -99,10 +99,10 @@ def _collected(view: PlanView, plan: CompiledPlan, metric: CompiledMetric) -> Co
     )
 
 
-def levels_of(metric: CompiledMetric) -> Iterator[Level]:
+def levels_of(metric: CompiledMetric) -> Iterator[LadderLevel]:
     """Yield the levels of a metric, weakest first."""
     for at, level in enumerate(metric.ladder):
-        yield Level(
+        yield LadderLevel(
             at + 1,
             facts.when(level.after) if at < metric.sent else "never",
             formats.epsilon(level.epsilon / _MICRO),

@@ -18,9 +18,9 @@ from markupsafe import Markup
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Window
 from pipelines.web import formats, views, words
-from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, Page
-from pipelines.web.snapshot import MetricKey, Snapshot, key_of
-from pipelines.web.views import MetricView, PlanView, View
+from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, SitePage
+from pipelines.web.snapshot import MetricKey, ResultsSnapshot, key_of
+from pipelines.web.views import MetricView, PageView, PlanView
 from sotto.plan.compiled import CompiledPlan
 
 _FOLDER = Path(__file__).parent
@@ -132,12 +132,12 @@ class Made:
     place: str
     title: str
     lede: str
-    page: Page
-    view: View
+    page: SitePage
+    view: PageView
     sections: Sequence[tuple[str, str, Markup]]
 
 
-def make(page: Page, view: View, place: str | None = None) -> Made:
+def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
     """Return a page with those of its sections that have something to show."""
     place = place or page.name
     sections = []
@@ -159,7 +159,7 @@ def make(page: Page, view: View, place: str | None = None) -> Made:
     return Made(place, title, lede, page, view, sections)
 
 
-def navigation(view: View) -> list[tuple[str, str, str | None]]:
+def navigation(view: PageView) -> list[tuple[str, str, str | None]]:
     """Return names, titles and addresses of the pages that there are."""
     shown = (page for page in PAGES if page.is_shown(view))
     return [(page.name, page.title, view.links.page(page.name)) for page in shown]
@@ -192,13 +192,13 @@ def notice(
     )
 
 
-def static_file(snapshot: Snapshot, *, public: bool = False) -> str:
+def static_file(snapshot: ResultsSnapshot, *, public: bool = False) -> str:
     """Return all pages in one HTML file, which fetches nothing and has no script.
 
     Every metric is shown in the newest window that is not withheld.
     """
     links = Anchors()
-    view = View(snapshot, links, public)
+    view = PageView(snapshot, links, public)
     parts = [make(page, view) for page in PAGES if page.is_shown(view)]
     for key, windows in snapshot.newest.items():
         of_metric = MetricView(snapshot, links, public, key=key, shown=views.newest(windows))
@@ -229,7 +229,7 @@ def write_static_file(
     if path.is_dir() or not path.parent.is_dir():
         code = errno.EISDIR if path.is_dir() else errno.ENOENT
         raise OSError(code, os.strerror(code), str(path))
-    text = static_file(Snapshot(reader, reader.revision(), state), public=public)
+    text = static_file(ResultsSnapshot(reader, reader.revision(), state), public=public)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, "utf-8")

@@ -37,7 +37,7 @@ class MetricKey(NamedTuple):
     metric: str
 
 
-class Snapshot:
+class ResultsSnapshot:
     """The results of one revision.
 
     ``revision`` is the reader's, ``state`` the state directory, ``watch`` what looks for alerts and

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pipelines.results.records import Estimate, Window
 from pipelines.web import formats, words
-from pipelines.web.snapshot import HEADLINES, MetricKey, Snapshot
+from pipelines.web.snapshot import HEADLINES, MetricKey, ResultsSnapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -26,23 +26,23 @@ class Links(Protocol):
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """The view of a page. ``public``: whether only what is meant for the public is shown."""
 
-    snapshot: Snapshot
+    snapshot: ResultsSnapshot
     links: Links
     public: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanView(View):
+class PlanView(PageView):
     """The view of the page of a plan."""
 
     plan: CompiledPlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricView(View):
+class MetricView(PageView):
     """The view of the page of a metric, in one window."""
 
     key: MetricKey

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from mechanisms.arrays import Ints
 from mechanisms.audit.claims import Auditor, Finding
 from mechanisms.audit.guessing import Attack, provable
-from mechanisms.audit.reports import Reports
+from mechanisms.audit.reports import AttackedReports
 from mechanisms.exact import MICRO
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric
@@ -21,7 +21,7 @@ Document: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[str], None]
 
 
-class DeviceSampler(Protocol):
+class SamplerOfDevices(Protocol):
     """Reports of devices: a :data:`.Sampler`."""
 
     @property
@@ -29,15 +29,15 @@ class DeviceSampler(Protocol):
         """How many recordings take as long as one usually does."""
         ...
 
-    def __call__(self, values: Sequence[Any], places: Ints, source: Source) -> Reports: ...
+    def __call__(self, values: Sequence[Any], places: Ints, source: Source) -> AttackedReports: ...
 
 
 #: Makes the reports of devices under a metric.
-Devices: TypeAlias = Callable[[CompiledMetric], DeviceSampler]
+Devices: TypeAlias = Callable[[CompiledMetric], SamplerOfDevices]
 
 
 @dataclass(frozen=True)
-class Audit:
+class LibraryAudit:
     """An audit for programs, and in lines for people."""
 
     document: Document

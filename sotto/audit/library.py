@@ -17,9 +17,9 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError, did_you_mean
 from sotto.audit.findings import (
     ATTACKS,
-    Audit,
     Devices,
     Document,
+    LibraryAudit,
     Progress,
     amounts,
     attack_document,
@@ -44,7 +44,7 @@ def audit_library(
     progress: Progress,
     devices: Devices,
     cases: Sequence[Case],
-) -> Audit:
+) -> LibraryAudit:
     """Audit the library, or some of its mechanisms; ``cases`` are what devices keep besides."""
     known = [claim.name for claim in LIBRARY]
     for name in names or ():
@@ -100,7 +100,7 @@ def audit_library(
         if some:
             head = ["claim", "source", "claimed", "true", "attacked", "verdict"]
             text += ["", title, "", *table(head, map(_case_row, some))]
-    return Audit(document, [*text, "", *explained(auditor)])
+    return LibraryAudit(document, [*text, "", *explained(auditor)])
 
 
 def published() -> list[Case]:

@@ -9,9 +9,9 @@ from mechanisms.audit.claims import Auditor, Finding, examine
 from mechanisms.exact import MICRO
 from sotto.audit.findings import (
     ATTACKS,
-    Audit,
     Devices,
     Document,
+    LibraryAudit,
     Progress,
     amounts,
     attack_document,
@@ -82,7 +82,7 @@ class _Costs:
 
 def audit_plan(
     plan: CompiledPlan, auditor: Auditor | None, progress: Progress, devices: Devices
-) -> Audit:
+) -> LibraryAudit:
     """Audit every metric of a plan; only what is sent is attacked."""
     auditor = auditor and replace(auditor, checks=len(plan.metrics))
     found = []
@@ -138,7 +138,7 @@ def audit_plan(
         "",
         *explained(auditor),
     ]
-    return Audit(document, text)
+    return LibraryAudit(document, text)
 
 
 def _levels(

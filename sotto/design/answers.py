@@ -13,7 +13,7 @@ from sotto.design.experiment import Effect, arm_users
 from sotto.design.metric import Design, Goal, Terms, design, in_panels
 from sotto.design.questions import Question, affordable, question_of, question_of_metric
 from sotto.design.segments import in_segments
-from sotto.design.spending import Budget, lifetime_of
+from sotto.design.spending import DesignBudget, lifetime_of
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -56,11 +56,11 @@ class Supposed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DesignRequest:
     """Questions, and what may be spent on the answers."""
 
     questions: list[Question]
-    budget: Budget
+    budget: DesignBudget
     plan: CompiledPlan | None = None
 
 
@@ -69,7 +69,7 @@ def asked_of_plan(
     candidates: Mapping[str, tuple[str, ...]],
     supposed: Supposed,
     metric: str | None = None,
-) -> Asked:
+) -> DesignRequest:
     """Return the questions about the metrics of a plan, or about one of them."""
 
     def question(each: CompiledMetric) -> Question:
@@ -77,7 +77,7 @@ def asked_of_plan(
         return question_of_metric(plan, each, assumed)
 
     metrics = plan.metrics if metric is None else (plan.metric(metric),)
-    budget = Budget(
+    budget = DesignBudget(
         plan.cost,
         plan.ceilings.period,
         plan.ceilings.lifetime,
@@ -86,7 +86,7 @@ def asked_of_plan(
         plan.period,
         plan.recurring,
     )
-    return Asked([question(each) for each in metrics], budget, plan)
+    return DesignRequest([question(each) for each in metrics], budget, plan)
 
 
 def asked_alone(
@@ -99,7 +99,7 @@ def asked_alone(
     ends: Sequence[float] = (0.0, 1.0),
     limit: int = 1,
     ceilings: Sequence[float | None] = (None, None),
-) -> Asked:
+) -> DesignRequest:
     """Return the question about a type of value and a ladder, in epsilons.
 
     ``ends`` are those of a number's range; ``ceilings`` the epsilon that a period may cost, and a
@@ -122,7 +122,9 @@ def asked_alone(
     ceiling, lifetime = (None if each is None else round(each * MICRO) for each in ceilings)
     periods = affordable(question, ceiling, lifetime)
     recurring = 0 if question.constant else question.cost
-    return Asked([question], Budget(question.cost, ceiling, lifetime, 0, periods, None, recurring))
+    return DesignRequest(
+        [question], DesignBudget(question.cost, ceiling, lifetime, 0, periods, None, recurring)
+    )
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,11 @@ class Answers:
 
     designs: list[Design]
     refused: dict[str, str]
-    budget: Budget
+    budget: DesignBudget
 
 
 def answers(
-    asked: Asked,
+    asked: DesignRequest,
     goal: Goal,
     users: int | None = None,
     *,

@@ -14,7 +14,7 @@ from sotto.columns import columns, epsilon, number
 from sotto.design.answers import Answers
 from sotto.design.experiment import Effect
 from sotto.design.metric import Design, Goal
-from sotto.design.spending import Budget, figure
+from sotto.design.spending import DesignBudget, figure
 from sotto.plan.durations import duration_text
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def _instead(found: Design) -> str:
     return f"{text}, or epsilon {epsilon(found.enough)}." if found.enough else f"{text}."
 
 
-def _budget(budget: Budget) -> list[str]:
+def _budget(budget: DesignBudget) -> list[str]:
     whole = "" if budget.period_length is None else " of the plan"
     text = f"A period{whole} costs {epsilon(budget.period)}"
     if budget.period_ceiling is not None:

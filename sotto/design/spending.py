@@ -45,7 +45,7 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Budget:
+class DesignBudget:
     """What a design may spend, in micro-epsilon; None where nothing is said."""
 
     #: What a period costs.

@@ -19,7 +19,7 @@ PATIENCE = 10.0
 _PATIENCE_MS = int(PATIENCE * 1000)
 
 
-class Topics:
+class TopicAdmin:
     """The topics of a cluster. Make it with :func:`connected`."""
 
     def __init__(self, admin: KafkaAdminClient) -> None:
@@ -159,7 +159,7 @@ def _usable(topic: ReportTopic | SinkTopic, found: FoundTopic, faults: list[str]
 
 
 @contextmanager
-def connected(broker: Broker) -> Iterator[Topics]:
+def connected(broker: Broker) -> Iterator[TopicAdmin]:
     """Connect to a cluster, for a while.
 
     If no broker answers, or lets us in, or it is too old, BrokerError says what to do.
@@ -175,7 +175,7 @@ def connected(broker: Broker) -> Iterator[Topics]:
         if broker.api_version is None:
             node = admin.describe_cluster()["brokers"][0]["broker_id"]
             require_version(admin.get_broker_version_data(node).broker_version)
-        yield Topics(admin)
+        yield TopicAdmin(admin)
     except KafkaError as error:
         raise BrokerError(f"the broker does not do what it is asked: {error}") from error
     finally:

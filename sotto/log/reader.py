@@ -29,7 +29,7 @@ BLOCK_BYTES = 8 << 20
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """A record: its position, its append time (ms, monotone in a partition) and its bytes."""
 
     position: int
@@ -50,7 +50,7 @@ class Corrupt(NamedTuple):
     future: bool = False
 
 
-class Segment(NamedTuple):
+class LogSegment(NamedTuple):
     """A segment file and the position of its first byte."""
 
     base: int
@@ -105,17 +105,17 @@ def partitions(directory: str | os.PathLike[str]) -> tuple[Path, ...]:
         return ()
 
 
-def segments(partition: Path) -> list[Segment]:
+def segments(partition: Path) -> list[LogSegment]:
     """Return the segments of a partition, first to last."""
     try:
         names = [name for name in os.listdir(partition) if name.endswith(".seg")]
     except FileNotFoundError:
         return []
     digits = [name for name in names if len(name) == 24 and name[:20].isdecimal()]
-    return [Segment(int(name[:20]), partition / name) for name in sorted(digits)]
+    return [LogSegment(int(name[:20]), partition / name) for name in sorted(digits)]
 
 
-def first_append(segment: Segment) -> int | None:
+def first_append(segment: LogSegment) -> int | None:
     """Return the earliest append time of the records near a segment's start, ms; None for none."""
     with _opened(segment.path) as descriptor:
         buffer = read_at(descriptor, BLOCK_BYTES, len(HEADER))
@@ -123,7 +123,7 @@ def first_append(segment: Segment) -> int | None:
     return min((record(buffer, offset)[0] for offset in found.offsets), default=None)
 
 
-def last_append(segment: Segment) -> int | None:
+def last_append(segment: LogSegment) -> int | None:
     """Return when the last whole record of a segment was appended, ms; None if it has none."""
     with _opened(segment.path) as descriptor:
         end = sound_size(descriptor, 0, os.fstat(descriptor).st_size)
@@ -196,7 +196,7 @@ class LogReader:
 
     def records(
         self, start: int = 0, end: int | None = None, clock: int = EARLIEST
-    ) -> Iterator[Record | Corrupt]:
+    ) -> Iterator[LogRecord | Corrupt]:
         """Yield the records of a range, and in their places the stretches that are none.
 
         The range lies between positions such as :meth:`end` returns, and goes to the end if none is
@@ -211,7 +211,7 @@ class LogReader:
                     first, last = next(damage)
                 append, length = record(buffer, offset)
                 clock = max(clock, append)
-                yield Record(position + offset - 16, clock, buffer[offset : offset + length])
+                yield LogRecord(position + offset - 16, clock, buffer[offset : offset + length])
             while first <= len(buffer):
                 yield Corrupt(position + first, clock, buffer[first:last])
                 first, last = next(damage)

@@ -24,7 +24,7 @@ from sotto.log.reader import (
     Corrupt,
     Index,
     LogReader,
-    Record,
+    LogRecord,
     partitions,
     segments,
     sound_size,
@@ -75,7 +75,7 @@ class LogWriter:
     ...         position = log.append(b"hello", append_time=5)
     ...     reader = LogReader(partitions(directory)[0])
     ...     print(position, reader.end(), list(reader.records(0, reader.end())))
-    16 37 [Record(position=16, append=5, body=b'hello')]
+    16 37 [LogRecord(position=16, append=5, body=b'hello')]
     """
 
     def __init__(
@@ -364,8 +364,8 @@ __all__ = [
     "Corrupt",
     "Index",
     "LogReader",
+    "LogRecord",
     "LogWriter",
-    "Record",
     "now_ms",
     "partitions",
 ]

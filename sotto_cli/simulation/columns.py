@@ -27,7 +27,7 @@ _LONGEST_CELL = 1 << 20
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """The cells of one column."""
 
     #: Each distinct cell: a text, or what a Parquet file has in its place; None if it is null.
@@ -42,7 +42,7 @@ class Column:
 class Table:
     """The columns of a file that are used."""
 
-    columns: dict[str, Column]
+    columns: dict[str, TableColumn]
     #: Where each row begins: the line of a CSV file, the row of a Parquet file, counted from 1.
     lines: NDArray[np.int64]
     #: What ``lines`` counts.
@@ -87,7 +87,7 @@ def _read_csv(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], 
             for place, seen, take in takes:
                 take(seen.setdefault(row[place], len(seen)))
     columns = {
-        name: Column(list(seen), np.frombuffer(taken, np.int64) if taken else _none())
+        name: TableColumn(list(seen), np.frombuffer(taken, np.int64) if taken else _none())
         for name, seen, taken in zip(used, numbers, codes, strict=True)
     }
     return Table(columns, np.array(lines, np.int64), "line", ragged)

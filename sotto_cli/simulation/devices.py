@@ -68,7 +68,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptValues:
     """Which row's value a metric's chain was made of: for simulations, never written to a log.
 
     Of a constant metric that is the same row in every period. A top item's chain is made of all
@@ -100,7 +100,7 @@ class Played:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     audit: list[AuditLine] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptValues] = field(default_factory=list)
     unsent: int = 0
     messages: int = 0
     written: int = 0
@@ -224,7 +224,7 @@ class SortedLog:
             self.spill()
 
 
-class Clock:
+class SimulatedClock:
     """A device's clock, moved by the simulation."""
 
     def __init__(self, now: int) -> None:
@@ -238,7 +238,7 @@ class DevicePublisher:
     """A device's publisher: through the network to the log."""
 
     def __init__(
-        self, device: int, clock: Clock, network: Network, log: SortedLog, period: int
+        self, device: int, clock: SimulatedClock, network: Network, log: SortedLog, period: int
     ) -> None:
         self._device, self._clock, self._network = device, clock, network
         self._log, self._period = log, period
@@ -317,7 +317,7 @@ class Fleet:
     def play(self, device: int, number: int) -> None:
         """Play back the rows of ``device``, known to network and audit as ``number``."""
         start, end = self._recordings.starts[device : device + 2].tolist()
-        clock = Clock(self._times[start])
+        clock = SimulatedClock(self._times[start])
         publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
         self._begin_draws(number)
         with self.device(
@@ -341,7 +341,7 @@ class Fleet:
             self._send(client, clock, self._schedule.until)
             ledger = client.ledger()
         self.played.unsent += len(ledger.pending)
-        self.played.kept += [Kept(number, *kept) for kept in publisher.kept]
+        self.played.kept += [KeptValues(number, *kept) for kept in publisher.kept]
         self.played.audit += [
             AuditLine(
                 number,
@@ -382,7 +382,7 @@ class Fleet:
                     publisher.drawn[witness.chain] = kept
                 witness.chain = None
 
-    def _send(self, client: Client, clock: Clock, until: int | None) -> None:
+    def _send(self, client: Client, clock: SimulatedClock, until: int | None) -> None:
         """Wake and send whatever falls due before ``until``."""
         while (due := client.next_due()) is not None:
             wake = self._wake(max(due, clock.now))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from sotto.errors import FormatError, ParameterError
-from sotto_cli.simulation.columns import Column, Table
+from sotto_cli.simulation.columns import Table, TableColumn
 
 #: What Arrow raises where a file is damaged; its own message may quote a cell.
 _ARROW = (pa.ArrowException, OSError, ValueError)
@@ -33,13 +33,13 @@ def read_parquet(path: Path, used: Sequence[str], check: Callable[[Sequence[str]
     return Table(columns, np.arange(1, len(table) + 1, dtype=np.int64), "row")
 
 
-def _column(name: str, cells: pa.ChunkedArray) -> Column:
+def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
     try:
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
         chunks = cells.unify_dictionaries().chunks
         if not chunks:
-            return Column([], np.empty(0, dtype=np.int64))
+            return TableColumn([], np.empty(0, dtype=np.int64))
         distinct, kind = chunks[0].dictionary, cells.type.value_type
         timestamps = bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
         if timestamps:
@@ -53,7 +53,7 @@ def _column(name: str, cells: pa.ChunkedArray) -> Column:
         raise ParameterError(
             f"the cells of column {name!r} are of a type that no metric has"
         ) from error
-    return Column([*values, None], codes.astype(np.int64), timestamps)
+    return TableColumn([*values, None], codes.astype(np.int64), timestamps)
 
 
 def _is_text(kind: pa.DataType) -> bool:

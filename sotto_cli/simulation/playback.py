@@ -49,7 +49,7 @@ class Replay:
     processes: int = 2
     #: Each process works on a copy of its own; ``Played.networks`` returns them.
     network: Network = field(default_factory=Faithful)
-    #: Whether to note which rows were kept; see :class:`sotto_cli.simulation.devices.Kept`.
+    #: Whether to note which rows were kept; see :class:`sotto_cli.simulation.devices.KeptValues`.
     witness: bool = False
     #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES

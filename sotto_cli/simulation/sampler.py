@@ -19,7 +19,7 @@ from clientsdk.outcomes import Outcome
 from mechanisms.arrays import Bools, Ints
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import key_of, score_key
-from mechanisms.audit.reports import Reports, UnexpectedReportsError
+from mechanisms.audit.reports import AttackedReports, UnexpectedReportsError
 from mechanisms.base import NO_ID
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO
@@ -30,7 +30,7 @@ from sotto.plan.compiled import FORMAT, CompiledMetric, CompiledPlan
 from sotto.plan.metric import MISSING_STRING
 from sotto.wire.format import Row, decode_message, pseudonym_of
 from sotto_cli.simulation.device import Device
-from sotto_cli.simulation.devices import Clock
+from sotto_cli.simulation.devices import SimulatedClock
 
 #: Milliseconds: the resolution of event times, and the least budget period.
 _STEP, _SHORT = 1000, 60_000
@@ -62,7 +62,7 @@ class DeviceSampler:
         """How many recordings take as long as one of a value that is recorded every time."""
         return 1 if self.kind == "every" else 50 if self.kind == "constant" else 10
 
-    def __call__(self, values: Sequence[Any], places: Ints, source: Source) -> Reports:
+    def __call__(self, values: Sequence[Any], places: Ints, source: Source) -> AttackedReports:
         recorded = [self._recorded(value) for value in values]
         chosen = [recorded[place] for place in places.tolist()]
         # One value is left for a probe.
@@ -73,7 +73,7 @@ class DeviceSampler:
         n, sent = len(chosen), self._metric.sent
         payloads = b"".join(row.payload for row in rows)
         chains = b"".join(row.chain for row in rows[::sent])
-        return Reports(
+        return AttackedReports(
             places,
             np.frombuffer(payloads, dtype=np.uint8).reshape(n, sent, -1),
             np.frombuffer(chains, dtype="<u8").astype(np.uint64).reshape(n, 2),
@@ -95,7 +95,7 @@ class DeviceSampler:
     def _sent(self, recorded: Sequence[Sequence[Any]], source: Source) -> list[Row]:
         """Return the reports of one device, by recording and level."""
         while True:
-            clock, publisher = Clock(0), MemoryPublisher()
+            clock, publisher = SimulatedClock(0), MemoryPublisher()
             with Device(
                 self._plan,
                 state=NO_LIFETIME_BOUND,
@@ -123,7 +123,7 @@ class DeviceSampler:
     def _played(
         self,
         device: Device,
-        clock: Clock,
+        clock: SimulatedClock,
         publisher: MemoryPublisher,
         recorded: Sequence[Sequence[Any]],
     ) -> list[Row]:

@@ -27,7 +27,7 @@ from sotto_cli.simulation.cells import (
     time_parser,
     value_parser,
 )
-from sotto_cli.simulation.columns import Column, Table, read_csv
+from sotto_cli.simulation.columns import Table, TableColumn, read_csv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ LISTED = 10
 
 
 @dataclass(frozen=True)
-class Problem:
+class TableProblem:
     """Something in the input that somebody should look at."""
 
     what: str
@@ -153,7 +153,7 @@ class Recordings:
     #: Rows left out, by reason.
     skipped: Counter[str] = field(default_factory=Counter)
     #: What is wrong with the input: rows left out, cells of the wrong type, times to be doubted.
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TableProblem, ...] = ()
     #: By segment, of shape (n,): what the device was, ``None`` where that is not said.
     segments: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
@@ -265,7 +265,7 @@ def _read(path: Path, columns: Columns) -> Table:
 
 def _doubt_times(
     found: _Problems,
-    times: Column,
+    times: TableColumn,
     when: NDArray[np.int64],
     kept: NDArray[np.int64],
     columns: Columns,
@@ -292,7 +292,7 @@ class _Problems:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self.problems: list[Problem] = []
+        self.problems: list[TableProblem] = []
 
     def add(self, what: str, done: str, column: str, rows: NDArray[np.int64]) -> None:
         """Note a problem of some rows of the table, unless there are none."""
@@ -301,10 +301,10 @@ class _Problems:
     def add_lines(self, what: str, done: str, column: str | None, lines: list[int]) -> None:
         if lines:
             found = column, len(lines), tuple(lines[:LISTED]), self._table.place
-            self.problems.append(Problem(what, done, *found))
+            self.problems.append(TableProblem(what, done, *found))
 
 
-def _decoded(column: Column, nulls: frozenset[str], parse: Parser) -> NDArray[np.object_]:
+def _decoded(column: TableColumn, nulls: frozenset[str], parse: Parser) -> NDArray[np.object_]:
     """Return the column as Python values, each distinct one parsed once."""
     table = np.empty(len(column.distinct), dtype=object)
     for place, cell in enumerate(column.distinct):

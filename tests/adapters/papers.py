@@ -9,7 +9,7 @@ from typing import Any
 
 from mechanisms.number.split_bits import exact_weights, split_epsilon
 from mechanisms.ordinal.sizes import equidistant_size
-from mechanisms.survey.design import Design, christofides, simmons, warner
+from mechanisms.survey.design import SurveyDesign, christofides, simmons, warner
 from mechanisms.vector.optimum import answer_noise
 from papers import bipartite_randomized_response as bipartite
 from papers import bitrand, float_numbers
@@ -99,7 +99,7 @@ def err_errors(given: Inputs) -> dict[str, float]:
     }
 
 
-def cards(given: Inputs) -> Design:
+def cards(given: Inputs) -> SurveyDesign:
     return christofides(tuple(map(Fraction, given["p"])))
 
 

@@ -27,7 +27,7 @@ from benchmarks.soak.checker import (
 from benchmarks.soak.fleet import COLOUR, LEVELS, METRICS, SYMBOLS, Fleet, Progress, plan_of
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.results.documents import WindowDocument, parse
@@ -205,7 +205,9 @@ def test_progress_outlives_the_process_that_notes_it(tmp_path):
 
 def published(fleet: Fleet, counted: np.ndarray) -> WindowDocument:
     key = WindowKey(fleet.plan.fingerprint, fleet.metrics[2].index, fleet.base)
-    windows, estimates = rows_of_windows([(key, Window(1, counted))], Registry([fleet.plan]), {})
+    windows, estimates = rows_of_windows(
+        [(key, WindowCounts(1, counted))], Registry([fleet.plan]), {}
+    )
     document = parse(*window_document("job", windows[0], estimates, 1, "early"))
     assert isinstance(document, WindowDocument)
     return document

@@ -26,7 +26,7 @@ from statistical import check_counts
 from clientsdk import Outcome
 from clientsdk.ledger import PermanentCharge
 from clientsdk.store import permanent
-from clientsdk.store.database import Access
+from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import Ceilings
 
@@ -63,7 +63,7 @@ def certified(client, level, name="model"):
 
 
 def held(client):
-    with client._store.transaction(Access.READ) as connection:
+    with client._store.transaction(TransactionAccess.READ) as connection:
         return [bytes(row[0]) for row in connection.execute("SELECT response FROM permanent")]
 
 
@@ -324,7 +324,7 @@ def pairs(devices, seed):
         client.clock.advance(days=7)
         client.record("model", "b")
         client.clock.advance(days=7)
-        with client._store.transaction(Access.READ) as connection:
+        with client._store.transaction(TransactionAccess.READ) as connection:
             rows = connection.execute("SELECT payloads FROM chain ORDER BY period").fetchall()
         seen[tuple(payload[0] for (payload,) in rows)] += 1
         client.close()

@@ -13,7 +13,7 @@ from device_plans import START, VAST, Calling, metric, plan
 from scripts import run
 
 from clientsdk import Consent, Outcome, Settings
-from clientsdk.store.database import Access, Transaction
+from clientsdk.store.database import Transaction, TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
 
@@ -242,7 +242,7 @@ def test_a_store_that_another_thread_never_lets_go_of(path, monkeypatch):
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with client._store.transaction(Access.READ):
+        with client._store.transaction(TransactionAccess.READ):
             held.set()
             done.wait(300)
 

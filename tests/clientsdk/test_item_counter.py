@@ -26,7 +26,7 @@ from scripts import FORK, run
 
 from clientsdk import Outcome
 from clientsdk.ledger import read_file
-from clientsdk.store.database import Access
+from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings
@@ -63,7 +63,7 @@ def cost(client, name="app"):
 
 
 def claims_of(client):
-    with client._store.transaction(Access.READ) as connection:
+    with client._store.transaction(TransactionAccess.READ) as connection:
         return connection.execute("SELECT period, cost FROM counting ORDER BY period").fetchall()
 
 

@@ -20,7 +20,7 @@ from pipelines.collector.application import application
 from pipelines.collector.commits import GroupCommit
 from pipelines.collector.keys import AppKeys
 from pipelines.collector.limits import Limits
-from pipelines.collector.plans import Plans
+from pipelines.collector.plans import ServedPlans
 from sotto.errors import PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.wire.batch import join_messages
@@ -304,7 +304,7 @@ async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     )
     store = _Store(fails=given.get("store") == "fails")
     commits = GroupCommit(store, 0.0, warn=lambda _: None)
-    known = Plans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
+    known = ServedPlans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
     app = application(commits, lambda: known, keys, limits, given.get("origins", ("*",)))
     answers, etag = [], ""
     try:

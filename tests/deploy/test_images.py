@@ -18,7 +18,7 @@ from deploy import jars
 from deploy.flink import settings
 from deploy.flink.cluster import LocalFlink, Ports
 from deploy.images import job, node
-from pipelines.flink.rest import FlinkError, Job
+from pipelines.flink.rest import FlinkError, JobStatus
 
 ADDRESSES = {
     "jobmanager.rpc.address",
@@ -85,7 +85,7 @@ def test_the_stage_that_fetches_archives_has_all_that_this_imports(tmp_path: Pat
 
 def manager(states: Sequence[str] = (), free: int = 2) -> Any:
     """Return a job manager with jobs in some states."""
-    jobs = [Job("id", "sotto-a", state, 1, 1, 0) for state in states]
+    jobs = [JobStatus("id", "sotto-a", state, 1, 1, 0) for state in states]
     return SimpleNamespace(slots=lambda: free, jobs=lambda: jobs)
 
 

@@ -23,7 +23,7 @@ from deploy.flink.operator import Operator
 from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
 from pipelines.beam.plans import LOOK_SECONDS
-from pipelines.flink.rest import ENDED, Job
+from pipelines.flink.rest import ENDED, JobStatus
 from pipelines.results.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sinks.sql import Results, of_state
 from sotto.kafka.topics import ReportTopic
@@ -93,7 +93,7 @@ class World:
         before = {job.id for job in self.manager.jobs()}
         process, log = self.wait(*options)
 
-        def new() -> list[Job]:
+        def new() -> list[JobStatus]:
             assert process.poll() is None, log.read_text("utf-8")
             return [job for job in self.manager.jobs() if job.id not in before and job.well]
 

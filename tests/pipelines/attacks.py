@@ -18,7 +18,7 @@ from mechanisms.base import Mechanism
 from mechanisms.category.subset_selection import SubsetSelection
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
@@ -206,7 +206,7 @@ def results(
     assert not stepped.rejects, "every report counts"
     ((key, counts),) = stepped.changes.items()
     strings = {compiled.fingerprint: {name: [each.decode() for each in STRINGS]}}
-    windows: list[tuple[WindowKey, Window]] = [(key, Window(1, counts))]
+    windows: list[tuple[WindowKey, WindowCounts]] = [(key, WindowCounts(1, counts))]
     (row,), estimates = rows_of_windows(windows, registry, strings)
     return row, estimates
 

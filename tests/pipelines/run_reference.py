@@ -14,7 +14,7 @@ from mechanisms.base import Mechanism
 from pipelines.aggregation.counts import WindowKey
 from pipelines.aggregation.pairs import columns
 from sotto.errors import FormatError
-from sotto.log.reader import Record
+from sotto.log.reader import LogRecord
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import decode_message
@@ -58,12 +58,12 @@ def _rows(log: Path, registry: Registry, fates: Counter[str]) -> list[Row]:
     rows = []
     for lane in partitions(log):
         for record in LogReader(lane).records():
-            assert isinstance(record, Record)
+            assert isinstance(record, LogRecord)
             rows += _message(record, registry, fates)
     return rows
 
 
-def _message(record: Record, registry: Registry, fates: Counter[str]) -> list[Row]:
+def _message(record: LogRecord, registry: Registry, fates: Counter[str]) -> list[Row]:
     try:
         message = decode_message(record.body)
     except FormatError:

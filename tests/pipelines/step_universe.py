@@ -14,7 +14,7 @@ from step_reference import Row, Rules
 from pipelines.aggregation.audit import audit
 from pipelines.aggregation.pairs import columns
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.snapshot import Snapshot
+from pipelines.aggregation.snapshot import StateSnapshot
 from pipelines.aggregation.state import State
 
 REGISTRY = registry()
@@ -162,7 +162,7 @@ def canonical(state: State) -> tuple[object, ...]:
     Which of conflicting rows became the entry depends on their order, so an entry and its conflicts
     are taken together: the set of rows that the state has seen of a chain.
     """
-    stored = Snapshot.from_bytes(state.to_bytes())
+    stored = StateSnapshot.from_bytes(state.to_bytes())
     table: dict[str, list[dict[str, Any]]] = {}
     for name in ("pseudonyms", "entries", "conflicts"):
         own = {c: values.tolist() for (t, c), values in stored.columns.items() if t == name}

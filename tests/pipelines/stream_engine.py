@@ -27,7 +27,7 @@ from pipelines.aggregation import quarantine
 from pipelines.beam import counting, decoding, documents, plans, reading
 from pipelines.beam.stream import Stream
 from pipelines.results.documents import Document, parse
-from pipelines.sources.base import Source
+from pipelines.sources.base import ReportSource
 from sotto.wire.decode import Reject
 
 STAGES = {
@@ -57,7 +57,7 @@ class CrashError(Exception):
 class Process:
     """What one process has in memory."""
 
-    def __init__(self, stream: Stream, sources: Sequence[Source]) -> None:
+    def __init__(self, stream: Stream, sources: Sequence[ReportSource]) -> None:
         self.live = counting.LiveStates(stream.cache)
         self.plans: dict[str, Any] = {}
         self.stages: dict[str, Any] = {"count": counting.CountByState(stream)}
@@ -164,7 +164,11 @@ class Engine:
     """
 
     def __init__(
-        self, stream: Stream, sources: Sequence[Source], source: random.Random, now: int = AT_LAST
+        self,
+        stream: Stream,
+        sources: Sequence[ReportSource],
+        source: random.Random,
+        now: int = AT_LAST,
     ) -> None:
         self.stream, self.sources, self.random = stream, sources, source
         self.now = now

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.coins import shard_of
-from sotto.log.writer import LogReader, LogWriter, Record
+from sotto.log.writer import LogReader, LogRecord, LogWriter
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -126,8 +126,8 @@ def test_a_log_has_the_same_bytes(tmp_path):
         log.append(b"not a message", APPEND - 1)
     assert (tmp_path / "lane" / f"{0:020d}.seg").read_bytes() == golden("segment.seg")
     assert list(LogReader(tmp_path / "lane").records()) == [
-        Record(16, APPEND, golden("message.bin")),
-        Record(32 + len(golden("message.bin")), APPEND, b"not a message"),
+        LogRecord(16, APPEND, golden("message.bin")),
+        LogRecord(32 + len(golden("message.bin")), APPEND, b"not a message"),
     ]
 
 

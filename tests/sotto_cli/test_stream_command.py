@@ -6,7 +6,7 @@ import pytest
 from step_plans import category, plan
 
 from pipelines.beam.submission import JobFolder
-from pipelines.flink.rest import Job, JobManager
+from pipelines.flink.rest import JobManager, JobStatus
 from sotto_cli import main
 
 
@@ -14,7 +14,7 @@ from sotto_cli import main
 def given(tmp_path, monkeypatch):
     """Return the command for a job that runs."""
     name = JobFolder(tmp_path).begin([plan(1, 4, category("c", 3, 0.5, 1))], {}, None, anew=False)
-    jobs = [Job("abc", f"sotto-{name}", "RUNNING", 1, 1, 0)]
+    jobs = [JobStatus("abc", f"sotto-{name}", "RUNNING", 1, 1, 0)]
     monkeypatch.setattr(JobManager, "jobs", lambda self: jobs)
     where = ["--kafka=127.0.0.1:9", "--topic=reports-e1-p1", "--flink=http://flink:8081"]
     return ["stream", f"--state={tmp_path}", *where, "--detach"]

@@ -15,7 +15,7 @@ from device_plans import metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, fetch_plan
 from clientsdk.publishers import http
-from pipelines.collector.plans import Plans
+from pipelines.collector.plans import ServedPlans
 from sotto.errors import ParameterError, PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan
 
@@ -52,7 +52,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, dict[str, str]]] = []
-        self.status, self.content, self.pause = 200, Plans([PLAN, LATER, OTHER]).body, 0.0
+        self.status, self.content, self.pause = 200, ServedPlans([PLAN, LATER, OTHER]).body, 0.0
         #: Whether an answer goes on, byte by byte, until the test has ended.
         self.drips = False
         self.ended = threading.Event()

@@ -14,7 +14,7 @@ from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
 from clientsdk import Consent, Outcome
 from clientsdk.ledger import ALL_METRICS
 from clientsdk.store import outbox
-from clientsdk.store.database import Access
+from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError, StoreError
 from sotto.plan.compiled import Ceilings
@@ -27,7 +27,7 @@ def device(path, *metrics, seed=1, **options):
 
 
 def secret_of(client):
-    with client._store.transaction(Access.READ) as connection:
+    with client._store.transaction(TransactionAccess.READ) as connection:
         return connection.execute("SELECT value FROM secret").fetchone()[0]
 
 
@@ -236,7 +236,7 @@ def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
     for _ in range(20):
         two.record("colour", "a")
     chains = ids(two)
-    with one._store.transaction(Access.WRITE) as connection:
+    with one._store.transaction(TransactionAccess.WRITE) as connection:
         one._store.erasure.schedule(connection)
     scrub = one._store.erasure.scrub
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -359,7 +359,7 @@ def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path)
 
     client = device(path, metric("colour"), publisher=Calling(before=refuse))
     client.record("colour", "a")
-    with client._store.transaction(Access.READ) as connection:
+    with client._store.transaction(TransactionAccess.READ) as connection:
         (chain,) = outbox.due(connection, START + WEEK, 9)
     assert repr(chain.payloads) not in repr(chain)
     assert chain.id.hex() not in repr(chain)

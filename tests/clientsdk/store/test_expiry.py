@@ -10,7 +10,7 @@ from device_plans import CONSTANT, DAY, HOUR, LATE, START, WEEK, metric, plan, r
 
 from clientsdk import Lapses, Outcome
 from clientsdk.ledger import ALL_METRICS, read_file
-from clientsdk.store.database import Access
+from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 
 VAST = {"period": 10**9, "lifetime": 10**10}
@@ -243,7 +243,7 @@ def test_a_file_from_before_is_folded_when_it_is_opened(path):
     with device(path, now=START + 9 * WEEK, seed=2) as client:
         assert client.flush().lapses == Lapses(late=1)
         store = client._store
-        with store.transaction(Access.WRITE) as connection:
+        with store.transaction(TransactionAccess.WRITE) as connection:
             connection.execute("""UPDATE ledger SET tallies = '{"trial/word":1}'""")
     device(path, now=START + 9 * WEEK, seed=3).close()
     assert read_file(path).periods[0].recordings == {ALL_METRICS: 1}

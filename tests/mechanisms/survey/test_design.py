@@ -10,7 +10,7 @@ import pytest
 
 from mechanisms.errors import ParameterError
 from mechanisms.survey.design import (
-    Design,
+    SurveyDesign,
     cards_of,
     christofides,
     christofides_of,
@@ -20,7 +20,7 @@ from mechanisms.survey.design import (
     warner_of,
 )
 
-DESIGNS: dict[str, Design] = {
+DESIGNS: dict[str, SurveyDesign] = {
     "warner": warner(Fraction(2, 3)),
     "warner, turned": warner(Fraction(1, 4)),
     "simmons": simmons(Fraction(1, 3), Fraction(1, 4)),
@@ -30,7 +30,7 @@ DESIGNS: dict[str, Design] = {
 every_design = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS.keys())
 
 
-def estimates(design: Design, truths: tuple[int, ...], n: int) -> list[tuple[Fraction, ...]]:
+def estimates(design: SurveyDesign, truths: tuple[int, ...], n: int) -> list[tuple[Fraction, ...]]:
     """Every estimate of a sample without replacement, with its probability, exactly."""
     no, yes = design.means()
     samples = list(itertools.combinations(truths, n))
@@ -48,7 +48,7 @@ def estimates(design: Design, truths: tuple[int, ...], n: int) -> list[tuple[Fra
 @every_design
 @pytest.mark.parametrize("truths", [(1, 0, 0, 0), (1, 1, 1, 0), (1, 0), (1,), (0, 0, 0)])
 def test_mean_and_variance_over_all_samples_and_answers(
-    design: Design, truths: tuple[int, ...]
+    design: SurveyDesign, truths: tuple[int, ...]
 ) -> None:
     share = Fraction(sum(truths), len(truths))
     for n in range(1, min(3, len(truths)) + 1):
@@ -60,7 +60,7 @@ def test_mean_and_variance_over_all_samples_and_answers(
 
 
 @every_design
-def test_the_loss_is_that_of_the_channel(design: Design) -> None:
+def test_the_loss_is_that_of_the_channel(design: SurveyDesign) -> None:
     assert math.isclose(design.epsilon, math.log(design.channel.ratio()), rel_tol=1e-15)
     assert 0 <= design.certified - design.epsilon * 1e6 <= 1
 

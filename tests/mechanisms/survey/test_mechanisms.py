@@ -13,7 +13,7 @@ from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.estimate import SCORE_REPORTS, ShareRegion, two_sided
 from mechanisms.levels import GRAINS
 from mechanisms.registry import build
-from mechanisms.survey.design import Design, cards_of, estimate_share
+from mechanisms.survey.design import SurveyDesign, cards_of, estimate_share
 from mechanisms.survey.mechanisms import Christofides, SurveyMechanism, Warner
 from mechanisms.testing import SeededSource
 
@@ -123,7 +123,7 @@ def test_nothing_is_estimated_from_nothing() -> None:
         made(SPECS["warner"]).share([[1, 2]])
     half = (Fraction(1, 2), Fraction(1, 2))
     with pytest.raises(ParameterError, match="mean answer"):
-        Design(half, half, (0, 1))
+        SurveyDesign(half, half, (0, 1))
 
 
 def test_cards_that_cost_more_than_the_last_level_are_refused() -> None:
@@ -150,7 +150,7 @@ def test_what_is_left_out_is_chosen() -> None:
 
 
 #: Answers 0, 1 and 2; of a no and of a yes. Their means are 1/2 and 3/2, their variances 1/2, 1/4.
-UNLIKE = Design(
+UNLIKE = SurveyDesign(
     (Fraction(5, 8), Fraction(1, 4), Fraction(1, 8)),
     (Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     (0, 1, 2),

@@ -20,7 +20,7 @@ from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.comparison import arms_of
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.results.documents import WindowDocument, parse
 from pipelines.results.records import Estimate
@@ -59,7 +59,7 @@ Reports = NDArray[np.int64]
 
 def windows(
     plan: CompiledPlan, metric: str, reports: Reports, yes: float = 0.3
-) -> list[tuple[WindowKey, Window]]:
+) -> list[tuple[WindowKey, WindowCounts]]:
     """Return a window's counts by cell, of so many reports by level; the arm treatment has more."""
     about = plan.metric(metric)
     mechanism, random, found = about.mechanism, np.random.default_rng(SEED), []
@@ -76,7 +76,7 @@ def windows(
         counts = mechanism.accumulate(
             payloads[np.arange(len(level)), level], ids, ids, level, mechanism.levels
         )
-        found.append((WindowKey(plan.fingerprint, about.index, 0, cell), Window(1, counts)))
+        found.append((WindowKey(plan.fingerprint, about.index, 0, cell), WindowCounts(1, counts)))
     return found
 
 
@@ -204,7 +204,7 @@ def test_reports_below_the_last_level_are_left_out_of_alarms_where_they_are_few(
                 pairs[1, :2] = number, equal
             pairs[2, 2:4] = 5000, honest
             whole = np.concatenate([window.counts, pairs], axis=1)
-            cells.append((key, Window(1, whole)))
+            cells.append((key, WindowCounts(1, whole)))
         (total, *_), _ = rows_of_windows(cells, Registry([plan]), {})
         found = total["alarms"]
         assert isinstance(found, list)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.aggregation import counts
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from sotto.errors import FormatError
 
 keys = st.builds(
@@ -26,10 +26,10 @@ matrices = st.builds(
     st.integers(1, 40),
     st.integers(0, 2**32),
 )
-pages = st.dictionaries(keys, st.builds(Window, st.integers(1, 2**40), matrices), max_size=5)
+pages = st.dictionaries(keys, st.builds(WindowCounts, st.integers(1, 2**40), matrices), max_size=5)
 
 
-def plain(page: dict[WindowKey, Window]) -> dict[WindowKey, tuple[int, list[list[int]]]]:
+def plain(page: dict[WindowKey, WindowCounts]) -> dict[WindowKey, tuple[int, list[list[int]]]]:
     return {key: (window.revision, window.counts.tolist()) for key, window in page.items()}
 
 
@@ -77,7 +77,10 @@ def key(start: int = 0) -> WindowKey:
 
 
 def test_merging_adds_and_marks_what_changed():
-    page = {key(0): Window(1, np.array([[5, 2]])), key(9): Window(2, np.array([[1, 1]]))}
+    page = {
+        key(0): WindowCounts(1, np.array([[5, 2]])),
+        key(9): WindowCounts(2, np.array([[1, 1]])),
+    }
     changes = [
         (key(0), np.array([[-4, 1]])),
         (key(9), np.array([[0, 0]])),
@@ -90,14 +93,14 @@ def test_merging_adds_and_marks_what_changed():
 
 def test_counts_below_zero_are_an_error():
     with pytest.raises(FormatError, match="negative"):
-        counts.merge({key(): Window(1, np.array([[1]]))}, [(key(), np.array([[-2]]))], 2)
+        counts.merge({key(): WindowCounts(1, np.array([[1]]))}, [(key(), np.array([[-2]]))], 2)
     with pytest.raises(FormatError, match="negative"):
         counts.merge({}, [(key(), np.array([[-2]]))], 2)
 
 
 def test_counts_of_another_shape_are_an_error():
     with pytest.raises(FormatError, match="shape"):
-        counts.merge({key(): Window(1, np.array([[1]]))}, [(key(), np.array([[1, 2]]))], 2)
+        counts.merge({key(): WindowCounts(1, np.array([[1]]))}, [(key(), np.array([[1, 2]]))], 2)
 
 
 @pytest.mark.parametrize(("start", "page"), [(0, 0), (6, 0), (7, 1), (-1, -1), (-8, -2)])

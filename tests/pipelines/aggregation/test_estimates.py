@@ -12,7 +12,7 @@ from step_plans import category, number, plan, string
 from mechanisms.estimators.frequency import consistent_shares
 from mechanisms.items import Method
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import estimate, rows_of_windows
 from pipelines.results.tables import ESTIMATES, WINDOWS
 from sotto.plan.compiled import CompiledMetric
@@ -68,7 +68,7 @@ def test_windows_with_hardly_a_report_have_rows(name):
     metric = plan.metric(name)
     key = WindowKey(plan.fingerprint, metric.index, 3 * metric.window)
     for reports in (0, 1, 2, 30):
-        window = Window(9, every_type.counts_of(metric, reports, seed=271828))
+        window = WindowCounts(9, every_type.counts_of(metric, reports, seed=271828))
         (row,), estimates = rows_of_windows([(key, window)], Registry([plan]), {})
         assert set(row) == {*WINDOWS.columns.keys(), "alarms"}
         assert (row["n"], sum(row["reports_by_level"]), row["revision"]) == (reports, reports, 9)

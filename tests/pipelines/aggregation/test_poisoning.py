@@ -20,7 +20,7 @@ from pipelines.results.tables import ALARMS
 from pipelines.sinks.sql import Results
 from pipelines.web import rendering
 from pipelines.web.pages import METRIC
-from pipelines.web.snapshot import Snapshot
+from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import MetricView
 from sotto_cli import main
 
@@ -89,7 +89,7 @@ def projection(generation, row, estimates):
 def page(url, *, public):
     """Return the page of the metric of a database."""
     reader = ResultsReader(url)
-    snapshot = Snapshot(reader, reader.revision())
+    snapshot = ResultsSnapshot(reader, reader.revision())
     (key,) = snapshot.newest
     (shown,) = snapshot.windows(key)
     view = MetricView(snapshot, rendering.ServedLinks(), public, key=key, shown=shown)

@@ -19,7 +19,7 @@ from mechanisms.category.local_hashing import LocalHashing
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.breakdown import slices
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.publication import Publication
 from pipelines.aggregation.result_rows import rows_of_windows
 from sotto.plan.compile import parse_plan
@@ -60,7 +60,7 @@ Figures = Mapping[str, Any]
 def rows_of(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[Figures]:
     key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
     strings = {plan.fingerprint: {"rappor": ("home", "away")}}
-    return rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)[1]
+    return rows_of_windows([(key, WindowCounts(1, counts))], Registry([plan]), strings)[1]
 
 
 #: Columns of an estimate that come from payloads.
@@ -83,7 +83,7 @@ def test_one_report_of_a_level_changes_no_figure(name):
         lone = np.zeros_like(many)
         lone[-1] = one.sum(axis=0)
         (row, *_), found = rows_of_windows(
-            [(WindowKey(plan.fingerprint, metric.index, 0), Window(1, weak + lone))],
+            [(WindowKey(plan.fingerprint, metric.index, 0), WindowCounts(1, weak + lone))],
             Registry([plan]),
             {plan.fingerprint: {"rappor": ("home", "away")}},
         )
@@ -101,7 +101,7 @@ def test_few_pairs_of_two_levels_change_no_alarm():
     for equal in range(2):
         pairs = np.zeros((3, 6), dtype=np.int64)
         pairs[1, :2], pairs[2, 2:4] = (1000, 995), (1, equal)
-        window = Window(1, np.hstack([counts, pairs]))
+        window = WindowCounts(1, np.hstack([counts, pairs]))
         key = WindowKey(plan.fingerprint, metric.index, 0)
         (row, *_), _ = rows_of_windows([(key, window)], Registry([plan]), {})
         found.append(row["alarms"])
@@ -395,7 +395,7 @@ def unions(segments: str, reports: list[list[int]], experiment: str = "") -> lis
     given = [
         (
             WindowKey(plan.fingerprint, plan.metric("dark").index, 0, cell),
-            Window(1, counts_by_level(plan, "dark", by_level, cell)),
+            WindowCounts(1, counts_by_level(plan, "dark", by_level, cell)),
         )
         for cell, by_level in enumerate(reports)
     ]

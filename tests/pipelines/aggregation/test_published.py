@@ -15,7 +15,7 @@ from test_publication import fewest_touched, figures_of, separable_plan, smalles
 
 from mechanisms.frozen import replace
 from pipelines.aggregation import published
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.published import NOTHING, PublishedWindow, fewest, renewed
 from pipelines.aggregation.result_rows import published_again, rows_of_windows
 from pipelines.aggregation.rows import Rows
@@ -116,7 +116,10 @@ class Telemetry:
     def publish(self) -> None:
         self.revision += 1
         window = [
-            (self.key._replace(cell=cell), Window(self.revision, matrix.copy(), self.complete))
+            (
+                self.key._replace(cell=cell),
+                WindowCounts(self.revision, matrix.copy(), self.complete),
+            )
             for cell, matrix in enumerate(self.cells)
         ]
         before = self.published
@@ -228,7 +231,7 @@ def isolated(name: str) -> tuple[int, int]:
             inside = (groups[1] <= at) & (at < groups[2])
             table = np.zeros((2, coins, metric.mechanism.chain.cells), dtype=np.int64)
             table[1, :, -1] = np.bincount(groups[0][inside], weights[inside], coins)
-            window = {0: Window(at + 1, table.reshape(2, -1), at > 2)}
+            window = {0: WindowCounts(at + 1, table.reshape(2, -1), at > 2)}
             before, state = state, renewed(state, of, metric, window, 3, at + 1)
             if state.counts and state.counts is not before.counts:
                 assert (sum(state.counts.values()) == table.reshape(2, -1)).all()
@@ -253,10 +256,10 @@ def test_the_brute_force_finds_groups_that_are_only_looked_at_together(name, mon
     assert isolated(name)[1] > 0
 
 
-def window_of(by_level: Sequence[int], complete: bool) -> dict[int, Window]:
+def window_of(by_level: Sequence[int], complete: bool) -> dict[int, WindowCounts]:
     matrix = np.zeros((3, SYMBOLS + 6), dtype=np.int64)
     matrix[:, 0] = by_level
-    return {0: Window(1, matrix, complete)}
+    return {0: WindowCounts(1, matrix, complete)}
 
 
 def history(
@@ -344,7 +347,7 @@ def test_segments_are_published_once_and_strata_when_a_window_is_complete():
             payloads = np.zeros((n // 2, 1), dtype=np.uint8)
             groups = np.zeros(n // 2, dtype=np.int64)
             counts = mechanism.accumulate(payloads, ids, ids, groups, 1)
-            cells.append((key._replace(cell=cell), Window(1, counts, complete)))
+            cells.append((key._replace(cell=cell), WindowCounts(1, counts, complete)))
         now = published_again(cells, registry, before, 1)
         rows, _ = rows_of_windows(cells, registry, {}, now)
         return now, {row["segment"] for row in rows}, now[key].strata
@@ -365,7 +368,7 @@ def test_segments_are_published_once_and_strata_when_a_window_is_complete():
 def test_an_open_window_of_every_kind_but_vectors_has_figures(name):
     of = every_plan(20)
     metric = of.metric(name)
-    window = Window(1, counts_of(metric, 120, seed=1), complete=False)
+    window = WindowCounts(1, counts_of(metric, 120, seed=1), complete=False)
     key, strings = WindowKey(of.fingerprint, metric.index, 0), {"rappor": ("home", "away")}
     (row, *_), found = rows_of_windows([(key, window)], Registry([of]), {of.fingerprint: strings})
     assert not row["complete"]

@@ -32,7 +32,7 @@ from watched import exposition
 
 from mechanisms.testing import SeededSource
 from mechanisms.vector.coordinates import CoordinateSampling
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.results import records
@@ -383,7 +383,7 @@ def test_another_minimum_after_an_interrupted_run(tmp_path):
 def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[dict[str, Any]]:
     key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
     strings = {plan.fingerprint: {"rappor": CANDIDATES}}
-    (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)
+    (window,), rows = rows_of_windows([(key, WindowCounts(1, counts))], Registry([plan]), strings)
     assert window["withheld"] is None
     return rows
 

@@ -23,7 +23,7 @@ from step_universe import (
 
 from pipelines.aggregation.audit import totals
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
+from pipelines.aggregation.snapshot import LAYOUT, StateSnapshot, StoredMetric
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import step
 from sotto.errors import FormatError, ParameterError, PlanError
@@ -32,7 +32,7 @@ from sotto.plan.registry import Registry
 GOLDEN = Path(__file__).parent / "golden" / "state-1.hex"
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> StateSnapshot:
     """Two metrics, three pseudonyms of which one is revoked, four entries, two conflicts."""
     columns = {
         ("pseudonyms", "low"): [3, 1, 2**64 - 1],
@@ -56,7 +56,7 @@ def snapshot() -> Snapshot:
         ("conflicts", "countable"): [True, False],
         ("conflicts", "cell"): [0, 0],
     }
-    return Snapshot(
+    return StateSnapshot(
         shard=513,
         period=-2,
         key=bytes(range(16)),
@@ -81,7 +81,7 @@ def filled(plans: Registry = REGISTRY, seed: int = 3, rows: Rows | None = None) 
 def test_the_bytes_of_a_state_are_those_of_its_version():
     golden = bytes.fromhex(GOLDEN.read_text())
     assert snapshot().to_bytes() == golden
-    again = Snapshot.from_bytes(golden)
+    again = StateSnapshot.from_bytes(golden)
     for place, column in snapshot().columns.items():
         assert again[place].tolist() == column.tolist(), place
     assert again.metrics == snapshot().metrics
@@ -93,7 +93,7 @@ def test_the_bytes_of_a_state_are_those_of_its_version():
     celled["conflicts", "cell"][:] = [2, 0]
     data = celled.to_bytes()
     assert data == bytes.fromhex(GOLDEN.with_name("state-2.hex").read_text())
-    again = Snapshot.from_bytes(data)
+    again = StateSnapshot.from_bytes(data)
     assert again["entries", "cell"].tolist() == [0, 63, 0, 1]
     assert again["conflicts", "cell"].tolist() == [2, 0]
 
@@ -154,7 +154,7 @@ def test_only_plans_that_occur_are_needed():
 
 
 def test_a_metric_of_another_shape_is_refused():
-    stored = Snapshot.from_bytes(filled().to_bytes())
+    stored = StateSnapshot.from_bytes(filled().to_bytes())
     at = next(at for at, metric in enumerate(stored.metrics) if metric.width == 1)
     narrow = stored.metrics[at]._replace(width=2)
     changed = (*stored.metrics[:at], narrow, *stored.metrics[at + 1 :])
@@ -167,13 +167,13 @@ def test_damage_is_noticed_and_a_wrong_length_even_if_the_checksum_is_right():
     for at in range(len(data)):
         for damaged in (data[:at], data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]):
             with pytest.raises(FormatError):
-                Snapshot.from_bytes(damaged)
+                StateSnapshot.from_bytes(damaged)
     body = data[:-4]
     for wrong in (body[:-1], body + b"\0", body[:70]):
         with pytest.raises(FormatError, match="state"):
-            Snapshot.from_bytes(sealed(wrong))
+            StateSnapshot.from_bytes(sealed(wrong))
     with pytest.raises(FormatError, match="version 3"):
-        Snapshot.from_bytes(sealed(body[:8] + b"\3" + body[9:]))
+        StateSnapshot.from_bytes(sealed(body[:8] + b"\3" + body[9:]))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_refers_to_nothing_is_refused_even_if_the_checksum_is_right(place, 
     stored = snapshot()
     stored.columns[place][0] = value
     with pytest.raises(FormatError, match=said):
-        Snapshot.from_bytes(stored.to_bytes())
+        StateSnapshot.from_bytes(stored.to_bytes())
 
 
 @pytest.mark.parametrize("levels", [0, 2, 9, 65535])
@@ -203,7 +203,7 @@ def test_the_levels_of_a_metric_are_those_that_entries_have(levels):
         stored, metrics=(stored.metrics[0]._replace(levels=levels), stored.metrics[1])
     )
     with pytest.raises(FormatError, match="levels"):
-        Snapshot.from_bytes(changed.to_bytes())
+        StateSnapshot.from_bytes(changed.to_bytes())
 
 
 def test_no_byte_changed_under_a_right_checksum_is_an_error_of_another_kind():

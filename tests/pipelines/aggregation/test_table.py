@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.aggregation import table
-from pipelines.aggregation.table import KEY_BYTES, Table, new_key, payload_tags
+from pipelines.aggregation.table import KEY_BYTES, HashTable, new_key, payload_tags
 
 KEY = bytes(16)
 TAG_KEY = bytes(range(16))
@@ -20,9 +20,9 @@ CALLS = st.lists(
 )
 
 
-def make() -> Table:
+def make() -> HashTable:
     keys = {"a": np.dtype("u8"), "b": np.dtype("u2")}
-    return Table(KEY, keys, {"value": np.dtype("i8"), "wide": np.dtype(("u1", (2,)))})
+    return HashTable(KEY, keys, {"value": np.dtype("i8"), "wide": np.dtype(("u1", (2,)))})
 
 
 def check(calls: list[list[tuple[int, int]]]) -> None:

@@ -30,7 +30,7 @@ from pipelines.results.documents import (
     WindowDocument,
     parse,
 )
-from pipelines.sources.base import Source
+from pipelines.sources.base import ReportSource
 from pipelines.sources.kafka import RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
@@ -66,7 +66,7 @@ def running(
     (folder / "plans").mkdir(exist_ok=True)
     StoredPlans(folder / "plans").keep(known, {})
     stream = Stream("job", PlansFolder(str(folder / "plans")), **settings)
-    sources: list[Source] = [EmbeddedLog(folder / "log")]
+    sources: list[ReportSource] = [EmbeddedLog(folder / "log")]
     with pytest.MonkeyPatch.context() as patch:
         if given is not None:
             cluster, name = FakeCluster("reports-e1-p1"), "reports-requeue"

@@ -26,7 +26,7 @@ from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from sotto.errors import AggregationError, PlanError
-from sotto.log.reader import LogReader, Record, partitions
+from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
 
@@ -480,7 +480,7 @@ def test_records_from_the_future_are_quarantined_and_hold_up_no_others(small, tm
     shutil.rmtree(lane)
     mixed = [(now + 3000 * DAY, b"ahead")]
     for each in records:
-        assert isinstance(each, Record)
+        assert isinstance(each, LogRecord)
         mixed += [(each.append, each.body), (now + 3000 * DAY, each.body)]
     append(small, mixed, lane.name)
     state = tmp_path / "state"

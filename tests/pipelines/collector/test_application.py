@@ -15,7 +15,7 @@ from pipelines.collector.application import application
 from pipelines.collector.commits import GroupCommit
 from pipelines.collector.keys import AppKeys, drop_key, new_key
 from pipelines.collector.limits import Limits
-from pipelines.collector.plans import Plans
+from pipelines.collector.plans import ServedPlans
 from sotto.errors import PublishError
 from sotto.plan.development import development_plan
 from sotto.wire.batch import join_messages
@@ -95,7 +95,7 @@ async def serving(store=None, hold=0.001, **options):
     """An application and its store."""
     store = MemoryStore() if store is None else store
     commits = GroupCommit(store, hold, pause=0)
-    known = Plans([PLAN])
+    known = ServedPlans([PLAN])
     yield application(commits, lambda: known, **options), store
     await commits.close()
     assert store.closed
@@ -364,7 +364,7 @@ def test_the_framework_reports_no_request(monkeypatch, caplog) -> None:
         async def send(_: object) -> None:
             started.set()
 
-        app = application(GroupCommit(MemoryStore()), lambda: Plans([PLAN]))
+        app = application(GroupCommit(MemoryStore()), lambda: ServedPlans([PLAN]))
         await app({"type": "lifespan", "state": {}}, receive, send)
         async with serving() as (app, _):
             await ask(app, "POST", REPORTS, join_messages([message()]))

@@ -13,13 +13,13 @@ from sotto.errors import PublishError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
 from sotto.log import writer
-from sotto.log.reader import LogReader, Record, partitions
+from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.log.writer import LogWriter
 
 
 def stored(folder) -> list[bytes]:
     reader = LogReader(partitions(folder)[0])
-    return [each.body for each in reader.records() if isinstance(each, Record)]
+    return [each.body for each in reader.records() if isinstance(each, LogRecord)]
 
 
 def test_what_follows_a_failure_to_force_to_disk_is_safe_from_it(tmp_path, monkeypatch) -> None:
@@ -91,7 +91,7 @@ def test_a_disk_that_is_full_at_any_instant_loses_nothing(tmp_path, monkeypatch,
         taken.append(b"sound %d" % left)
     store.close()
     found = list(LogReader(partitions(tmp_path)[0]).records())
-    assert all(isinstance(each, Record) for each in found)
+    assert all(isinstance(each, LogRecord) for each in found)
     assert set(taken) <= {each.body for each in found}
     assert 70 < len(taken) < 140
 
@@ -146,7 +146,7 @@ class Clocks:
 
 def times(folder: Path) -> list[int]:
     (path,) = partitions(folder)
-    return [each.append for each in LogReader(path).records() if isinstance(each, Record)]
+    return [each.append for each in LogReader(path).records() if isinstance(each, LogRecord)]
 
 
 @pytest.mark.parametrize("leap", [9 * YEAR, 3_600_000, -3_600_000])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_kafka import FakeCluster, install
 
-from pipelines.exporter.arrivals import PAUSE, RECORDS, Arrivals
+from pipelines.exporter.arrivals import PAUSE, RECORDS, ArrivalTimes
 from pipelines.sources.kafka import PartitionName
 from sotto.kafka.brokers import Broker
 
@@ -33,7 +33,7 @@ def silent(arrivals):
 
 
 def test_a_partition_without_records_while_others_get_many_is_silent(cluster):
-    arrivals = Arrivals(Broker("fake:9092"))
+    arrivals = ArrivalTimes(Broker("fake:9092"))
     for number in range(3):
         fill(cluster, number, 50, START, START + 1000)
     assert silent(arrivals) == []
@@ -56,11 +56,11 @@ def test_chance_a_burst_and_an_idle_topic_are_no_silence(cluster, count, pause):
     for number in (0, 1):
         fill(cluster, number, 1, START, START)
         fill(cluster, number, count, START + 1, START + pause)
-    assert silent(Arrivals(Broker("fake:9092"))) == []
+    assert silent(ArrivalTimes(Broker("fake:9092"))) == []
 
 
 def test_a_young_topic_and_one_that_has_nothing_have_no_silent_partition(cluster):
-    arrivals = Arrivals(Broker("fake:9092"))
+    arrivals = ArrivalTimes(Broker("fake:9092"))
     assert [each.newest for each in arrivals.read(NAMES)] == [None] * 3
     fill(cluster, 0, RECORDS, START, START + 1000)
     assert silent(arrivals) == []

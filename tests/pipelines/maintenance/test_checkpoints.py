@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.flink.rest import Job, JobManager
+from pipelines.flink.rest import JobManager, JobStatus
 from pipelines.maintenance import checkpoints
 from pipelines.maintenance.checkpoints import KEEP
 from sotto_cli import main
@@ -39,8 +39,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def run_jobs(monkeypatch, *ids: str) -> None:
-    jobs = [Job(OLD, "sotto-a", "CANCELED", 0, 1, 0)]
-    jobs += [Job(id, "sotto-a", "RUNNING", 1, 1, 1) for id in ids]
+    jobs = [JobStatus(OLD, "sotto-a", "CANCELED", 0, 1, 0)]
+    jobs += [JobStatus(id, "sotto-a", "RUNNING", 1, 1, 1) for id in ids]
     monkeypatch.setattr(JobManager, "jobs", lambda self: jobs)
 
 

@@ -15,7 +15,7 @@ from made_documents import health_document, period_document, rejects_document, w
 from sink_documents import period_row
 from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
 
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.results import records
 from pipelines.results.documents import (
@@ -31,7 +31,7 @@ from sotto.errors import FormatError
 
 def rows(name: str, devices: int = 50):
     metric = next(metric for metric in PLAN.metrics if metric.name == name)
-    window = Window(3, counts_of(metric, devices))
+    window = WindowCounts(3, counts_of(metric, devices))
     key = WindowKey(PLAN.fingerprint, PLAN.metrics.index(metric), 0)
     strings = {PLAN.fingerprint: {name: CANDIDATES}}
     (row,), estimates = rows_of_windows([(key, window)], REGISTRY, strings)

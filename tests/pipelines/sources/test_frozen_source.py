@@ -17,7 +17,7 @@ from pipelines.storage import files
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
-from sotto.log.reader import Corrupt, LogReader, Record
+from sotto.log.reader import Corrupt, LogReader, LogRecord
 from sotto.log.writer import LogWriter
 from sotto.wire.format import Row, encode_message
 
@@ -38,7 +38,7 @@ def read(log: Path, intent: Intent) -> list[tuple[str, int, int]]:
         (item.partition, found.position, found.append)
         for item in intent.items
         for found in LogReader(log / item.partition).records(item.start, item.end, item.floor)
-        if isinstance(found, Record)
+        if isinstance(found, LogRecord)
     ]
 
 

@@ -11,7 +11,7 @@ from step_plans import DAY, PERIOD, category, plan
 
 from mechanisms.frozen import replace as with_changes
 from pipelines.aggregation import counts
-from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
@@ -42,7 +42,7 @@ class Directory:
             (root / name).mkdir(parents=True)
         self.state = StateFiles(root)
         self.manifest = Manifest(state="a", key=bytes(16))
-        self.windows: dict[WindowKey, Window] = {}
+        self.windows: dict[WindowKey, WindowCounts] = {}
 
     def publish(self, *numbers: int, gone: int = 0) -> None:
         """Publish windows, from each value of which so many reports have gone since."""
@@ -53,7 +53,7 @@ class Directory:
             for cell, reports in enumerate(REPORTS[number]):
                 matrix = np.zeros((1, 3 + 2), dtype=np.int64)
                 matrix[0, 0] = reports - gone
-                self.windows[key._replace(cell=cell)] = Window(generation, matrix)
+                self.windows[key._replace(cell=cell)] = WindowCounts(generation, matrix)
         pages = dict(self.manifest.pages)
         for page in touched:
             inside = {k: w for k, w in self.windows.items() if counts.page_of(k, PERIOD) == page}

@@ -19,15 +19,15 @@ from pipelines.results.reader import ResultsReader
 from pipelines.web import charts, metric, rendering, views, words
 from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
 from pipelines.web.pages import PLAN as PLAN_PAGE
-from pipelines.web.snapshot import Snapshot
-from pipelines.web.views import MetricView, PlanView, View
+from pipelines.web.snapshot import ResultsSnapshot
+from pipelines.web.views import MetricView, PageView, PlanView
 from sotto.wire.reasons import MEANINGS, Reason
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory):
     reader = ResultsReader(write_results(tmp_path_factory.mktemp("results")), plans=[PLAN])
-    return Snapshot(reader, reader.revision())
+    return ResultsSnapshot(reader, reader.revision())
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def file_html(file):
 
 def page(snapshot, which, *, public=False, name=None) -> str:
     links = rendering.ServedLinks()
-    view = View(snapshot, links, public)
+    view = PageView(snapshot, links, public)
     if which is METRIC:
         key = next(each for each in snapshot.newest if each.metric == name)
         shown = views.newest(snapshot.windows(key))
@@ -115,7 +115,7 @@ def test_a_biased_estimate_says_so_and_has_no_interval_even_if_one_is_stored(tmp
     with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
         connection.execute("UPDATE stored_estimates SET method = 'biased' WHERE metric = 'theme'")
     reader = ResultsReader(url, plans=[PLAN])
-    biased = Snapshot(reader, reader.revision())
+    biased = ResultsSnapshot(reader, reader.revision())
     assert "light60 %biased, no interval" in Html(page(biased, OVERVIEW)).text
     shown = Html(page(biased, METRIC, name="theme")).text
     assert "60 % biased, no interval" in shown
@@ -138,7 +138,7 @@ def test_the_newest_complete_window_stands_for_a_metric_with_what_is_so_far_besi
             f"UPDATE stored_estimates SET value = 0.99 WHERE item = 'light' AND {last}"
         )
     reader = ResultsReader(url, plans=[PLAN])
-    snapshot = Snapshot(reader, reader.revision())
+    snapshot = ResultsSnapshot(reader, reader.revision())
     overview = Html(page(snapshot, OVERVIEW)).text
     assert "light60 %56 % to 64 %" in overview
     assert "So far, from 16 Jan 2025 (900 reports): light 99 % (" in overview

@@ -33,7 +33,7 @@ from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import rendering, watching
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
-from pipelines.web.snapshot import Snapshot
+from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.watching import Disk, JobWatch
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError
@@ -136,7 +136,7 @@ def test_results_that_are_old_are_said_to_be(job, capsys):
     watch = watch_of(job)
     watch.look()
     with ResultsReader(of_state(job / "state"), job / "state") as reader:
-        file = rendering.static_file(Snapshot(reader, reader.revision(), job / "state"))
+        file = rendering.static_file(ResultsSnapshot(reader, reader.revision(), job / "state"))
     assert sotto_cli.main(["estimates", "--state", str(job / "state")]) == 0
     for text in (ask(pages_of(job, watch), "/").text, file, capsys.readouterr().err):
         assert "The job has not looked for reports since" in text

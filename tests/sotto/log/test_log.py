@@ -17,7 +17,7 @@ from sotto.log import frames
 from sotto.log import reader as logreader
 from sotto.log.frames import HEADER, MAX_BODY, frame
 from sotto.log.reader import segments
-from sotto.log.writer import Corrupt, LogReader, LogWriter, Record, partitions
+from sotto.log.writer import Corrupt, LogReader, LogRecord, LogWriter, partitions
 
 
 def write(directory, bodies, partition="a", **options):
@@ -39,9 +39,9 @@ def assert_blocks_agree(reader, start, end, found):
             block.offsets.tolist(), block.lengths.tolist(), block.append.tolist(), strict=True
         ):
             position = block.position + offset - 16
-            records.append(Record(position, append, block.buffer[offset : offset + length]))
+            records.append(LogRecord(position, append, block.buffer[offset : offset + length]))
         corrupt += block.corrupt
-    assert records == [item for item in found if isinstance(item, Record)]
+    assert records == [item for item in found if isinstance(item, LogRecord)]
     assert corrupt == [item for item in found if isinstance(item, Corrupt)]
 
 
@@ -50,7 +50,7 @@ def segment_files(directory):
 
 
 def bodies_of(found):
-    return [item.body for item in found if isinstance(item, Record)]
+    return [item.body for item in found if isinstance(item, LogRecord)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -64,7 +64,7 @@ def test_what_is_written_is_read(bodies, segment_bytes, cut):
         positions = write(directory, bodies, segment_bytes=segment_bytes, fsync="never")
         found = read(directory)
         assert found == [
-            Record(position, at, body)
+            LogRecord(position, at, body)
             for at, (position, body) in enumerate(zip(positions, bodies, strict=True))
         ]
         with LogWriter(directory, "b", segment_bytes=segment_bytes, fsync="never") as log:
@@ -90,7 +90,7 @@ def test_a_torn_record_is_cut_off_when_the_partition_is_opened(tmp_path, left):
     os.truncate(path, positions[1] + left)
     assert bodies_of(read(tmp_path)) == [b"first"]
     assert write(tmp_path, [b"third"]) == [positions[1]]
-    assert [type(item) for item in read(tmp_path)] == [Record, Record]
+    assert [type(item) for item in read(tmp_path)] == [LogRecord, LogRecord]
     assert bodies_of(read(tmp_path)) == [b"first", b"third"]
     assert len(segment_files(tmp_path)) == 1
 
@@ -103,7 +103,7 @@ def test_a_torn_segment_header_is_written_again(tmp_path, left):
     assert len(bodies_of(read(tmp_path))) == 4
     write(tmp_path, [b"y"], segment_bytes=60)
     assert bodies_of(read(tmp_path)) == [b"x"] * 4 + [b"y"]
-    assert all(isinstance(item, Record) for item in read(tmp_path))
+    assert all(isinstance(item, LogRecord) for item in read(tmp_path))
 
 
 def test_zeros_after_a_power_loss_are_cut_off(tmp_path):
@@ -112,7 +112,7 @@ def test_zeros_after_a_power_loss_are_cut_off(tmp_path):
     os.truncate(path, path.stat().st_size + 5000)
     assert bodies_of(read(tmp_path)) == [b"first"]
     write(tmp_path, [b"second"])
-    assert read(tmp_path) == [Record(16, 0, b"first"), Record(37, 0, b"second")]
+    assert read(tmp_path) == [LogRecord(16, 0, b"first"), LogRecord(37, 0, b"second")]
 
 
 BODIES = [b"alpha", b"b", b"gamma-gamma", bytes(7), b"epsilon"]
@@ -138,7 +138,7 @@ def damaged_logs():
 def test_damage_anywhere_loses_what_is_damaged_and_nothing_before_or_in_other_segments():
     for directory, positions, at in damaged_logs():
         found = read(directory, 0, positions[-1] + 16 + len(BODIES[-1]))
-        whole = {record.position: record.body for record in found if isinstance(record, Record)}
+        whole = {record.position: record.body for record in found if isinstance(record, LogRecord)}
         bases = [int(path.stem) for path in segment_files(directory)]
         segment = max(base for base in bases if base <= at)
         for position, body in zip(positions, BODIES, strict=True):
@@ -170,7 +170,7 @@ def test_every_byte_of_a_damaged_range_is_in_a_record_or_yielded_as_corrupt():
         end = positions[-1] + 16 + len(BODIES[-1])
         covered = set()
         for item in read(directory, 0, end):
-            extra = 16 if isinstance(item, Record) else 0
+            extra = 16 if isinstance(item, LogRecord) else 0
             span = set(range(item.position, item.position + extra + len(item.body)))
             assert not covered & span
             covered |= span
@@ -215,9 +215,9 @@ def test_damage_that_is_no_torn_record_stays_and_is_said(tmp_path, damage):
     assert write(tmp_path, [b"new"]) == [len(data) + 16]
     assert path.read_bytes() == data
     first, corrupt, new = read(tmp_path)
-    assert first == Record(positions[0], 0, b"x" * 20)
+    assert first == LogRecord(positions[0], 0, b"x" * 20)
     assert corrupt == Corrupt(positions[1], 0, bytes(data[positions[1] :]))
-    assert new == Record(len(data) + 16, 0, b"new")
+    assert new == LogRecord(len(data) + 16, 0, b"new")
 
 
 @pytest.mark.parametrize("length", [0, MAX_BODY + 1, 2**31, 2**32 - 1])
@@ -228,7 +228,7 @@ def test_a_length_that_cannot_be_loses_the_rest_of_its_segment(tmp_path, length)
     data[positions[1] : positions[1] + 4] = length.to_bytes(4, "little")
     first.write_bytes(data)
     found = read(tmp_path)
-    assert [item.position for item in found if isinstance(item, Record)] == [
+    assert [item.position for item in found if isinstance(item, LogRecord)] == [
         positions[0],
         *positions[3:],
     ]
@@ -266,7 +266,7 @@ def test_a_missing_segment_is_said(tmp_path):
     lost.unlink()
     found = read(tmp_path)
     assert found[3] == Corrupt(int(lost.stem), 2, b"")
-    assert [item.position for item in found if isinstance(item, Record)] == positions[
+    assert [item.position for item in found if isinstance(item, LogRecord)] == positions[
         :3
     ] + positions[6:]
     assert len(found) == 7
@@ -295,7 +295,7 @@ def test_a_reader_sees_whole_records_while_one_is_being_written(tmp_path):
         assert reader.end(end) == reader.end() == end
     path.write_bytes(path.read_bytes()[:end] + whole)
     assert reader.end(end) == end + len(whole)
-    assert list(reader.records(end)) == [Record(end, 9, b"second")]
+    assert list(reader.records(end)) == [LogRecord(end, 9, b"second")]
     assert positions == [16]
 
 
@@ -345,7 +345,7 @@ def test_what_follows_a_damaged_record_is_seen_once_it_is_whole(tmp_path):
     end = reader.end()
     assert end == 37
     path.write_bytes(data + frame(b"third", 3))
-    assert [type(item) for item in reader.records(end)] == [Corrupt, Record]
+    assert [type(item) for item in reader.records(end)] == [Corrupt, LogRecord]
 
 
 @pytest.mark.real_randomness
@@ -408,7 +408,7 @@ def test_a_full_disk_leaves_whole_records(tmp_path, monkeypatch, written):
         assert (tmp_path / "a" / f"{0:020d}.seg").stat().st_size == 37
         monkeypatch.undo()
         log.append(b"second", 2)
-    assert read(tmp_path) == [Record(16, 0, b"first"), Record(37, 2, b"second")]
+    assert read(tmp_path) == [LogRecord(16, 0, b"first"), LogRecord(37, 2, b"second")]
 
 
 @pytest.mark.parametrize("room", [0, 15, 21, 41, 42, 62])
@@ -432,7 +432,7 @@ def test_what_a_reader_saw_of_many_records_stays_where_the_disk_fills_up(
         assert read(tmp_path) == seen
         monkeypatch.undo()
         log.append(b"after", 3)
-        assert read(tmp_path) == [*seen, Record(16 + room // 21 * 21, 3, b"after")]
+        assert read(tmp_path) == [*seen, LogRecord(16 + room // 21 * 21, 3, b"after")]
 
 
 @pytest.mark.parametrize("written", [0, 1, 15])
@@ -478,7 +478,7 @@ def test_a_record_that_cannot_be_cut_off_closes_the_writer(tmp_path, monkeypatch
         log.append(b"second", 0)
     log.close()
     write(tmp_path, [b"third"])
-    assert read(tmp_path) == [Record(16, 0, b"third")]
+    assert read(tmp_path) == [LogRecord(16, 0, b"third")]
 
 
 def test_a_failed_fsync_closes_the_writer(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 import sotto_cli
 from clientsdk import Client, MemoryPublisher
 from clientsdk.testing import SeededClient, reported
-from pipelines.collector.plans import Plans
+from pipelines.collector.plans import ServedPlans
 from sotto.errors import PlanError
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
@@ -87,7 +87,7 @@ def test_every_plan_that_is_shipped_has_one(path):
 
 def test_nothing_of_a_collector_takes_it_for_the_real_plan(weekly, tmp_path):
     fast = development_plan(weekly)
-    assert fast.fingerprint not in Plans([weekly]).fingerprints
+    assert fast.fingerprint not in ServedPlans([weekly]).fingerprints
     with pytest.raises(
         PlanError, match=r"collector 'fleet\.example\.development\.invalid' must be"
     ):
