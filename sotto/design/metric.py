@@ -200,7 +200,8 @@ def _needed(question: Question, precision: Precision, goal: Goal) -> int | None:
     if goal.target is None:
         precision.measure(goal.measure, 1, goal.confidence)
         return None
-    return question.users(precision.reports(goal.measure, goal.target, goal.confidence))
+    reports = precision.reports(goal.measure, goal.target, goal.confidence)
+    return question.users(max(reports, question.published_from))
 
 
 def _enough(question: Question, goal: Goal, n: int) -> int | None:
@@ -293,7 +294,7 @@ def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
     error = precision.standard_error(n)
     needed = None
     if goal.target is not None:
-        needed = question.users(precision.reports(goal.measure, goal.target, goal.confidence))
+        needed = _needed(question, precision, goal)
     return PanelDesign(
         panel,
         YEAR / terms.period / panel,

@@ -12,8 +12,10 @@ from mechanisms.exact import MICRO
 from mechanisms.planner.precision import ordinal_mean, precision
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for
+from sotto.design.small_groups import published_from
 from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.choice import Asked, choose, spec_of
+from sotto.plan.compiled import MINIMUM_REPORTS
 from sotto.plan.metric import TYPES, Parameter
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class Question:
     low: float = 0.0
     #: Reports that a user can have in a window.
     most_reports: int = 1
+    #: The plan's, by which estimates are withheld.
+    minimum_reports: int = MINIMUM_REPORTS
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -83,6 +87,11 @@ class Question:
     def permanent(self) -> int:
         """Micro-epsilon of a permanent response, once in a lifetime; 0 of all others."""
         return self.mechanism.certified(self.sent) if self.constant else 0
+
+    @property
+    def published_from(self) -> int:
+        """Reports of a level from which on it is published, in 95 % of windows."""
+        return published_from(self.mechanism.groups, self.minimum_reports)
 
     def precision(self, level: int) -> Precision:
         """Return how precise the main estimate will be at a level."""
@@ -194,6 +203,7 @@ def question_of_metric(
         periods=periods,
         low=low,
         most_reports=plan.most_reports(metric),
+        minimum_reports=plan.minimum_reports,
     )
     return asked.in_panel(metric.panel) if metric.panel > 1 else asked
 

@@ -66,6 +66,8 @@ def _one(found: Design) -> list[str]:
             },
         ),
     ]
+    if question.mechanism.groups > 1:
+        out += ["", *wrap(_published(found), _WIDTH)]
     if found.missed:
         out += ["", _instead(found)]
     if found.others:
@@ -93,6 +95,22 @@ def _one(found: Design) -> list[str]:
 
 def _unless_none(value: T | None, shown: Callable[[T], str]) -> str | None:
     return None if value is None else shown(value)
+
+
+def _published(found: Design) -> str:
+    """Return how many users a level takes whose groups all need the minimum of reports."""
+    question, reports = found.question, found.question.published_from
+    text = (
+        f"A level is published once each of the {question.mechanism.groups:,} groups of "
+        f"{question.spec['name']} has {question.minimum_reports:,} reports: in 95 % of windows and "
+        f"segments with {reports:,} reports, of {question.users(reports):,} users."
+    )
+    few = [
+        f"{users:,} {'of' if name else 'users'} {name}".strip()
+        for name, users in [("", found.users), *((each.of, each.fewest) for each in found.segments)]
+        if question.reports(users) < reports
+    ]
+    return f"{text} Too few: {', '.join(few)}." if few else text
 
 
 def _users_for(goal: Goal) -> str:
@@ -237,6 +255,7 @@ def _document(found: Design) -> dict[str, object]:
         "unit": question.unit or None,
         "users": found.users,
         "reports_per_user": question.per_user,
+        "published_from_reports": question.published_from,
         "goal": {
             "measure": goal.measure,
             "target": goal.target,

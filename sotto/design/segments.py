@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, fsum, lgamma, log, log2, prod
+from math import log2, prod
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from sotto.design.small_groups import short_of
 from sotto.plan.segments import crossed, label
 
 if TYPE_CHECKING:
@@ -64,17 +65,6 @@ def _shares(plan: CompiledPlan, attribute: Attribute) -> list[float]:
     share = experiment.share / 1_000_000
     arms = [share / len(experiment.arms)] * len(experiment.arms)
     return arms + [1 - share] * (len(attribute.values) - len(arms))
-
-
-def short_of(mean: float, least: int) -> float:
-    """Return how probable fewer reports than ``least`` are where ``mean`` come on average.
-
-    Reports come independently (Poisson's law).
-
-    >>> [round(short_of(mean, 20), 4) for mean in (25, 30, 40)]
-    [0.1336, 0.0219, 0.0002]
-    """
-    return fsum(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(least))
 
 
 def lines(plan: CompiledPlan) -> list[str]:

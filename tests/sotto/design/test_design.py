@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sinh, sqrt
 from xml.etree import ElementTree
 
@@ -274,3 +275,25 @@ def test_panels_that_are_none_are_refused(capsys, panels):
 def test_the_epsilon_that_would_do_is_none_where_the_largest_is_not_enough():
     asked = question_of("category", LADDER, {"domain_size": 12})
     assert design(asked, Goal("width", 1e-4), 10).enough is None
+
+
+def test_users_are_enough_for_every_cohort_or_line_of_hashes(capsys):
+    """A wide target takes few users, of whom nothing would be published."""
+    given = {"bits": 128, "hashes": 2, "cohorts": 16}
+    asked = question_of("string", LADDER, given, assumed=Assumed(candidates=("a", "b")))
+    found = design(asked, Goal("width", 0.9))
+    assert asked.published_from == found.users == found.levels[-1].needed == 542
+    one = replace(asked, spec={**asked.spec, "cohorts": 1})
+    assert design(one, Goal("width", 0.9)).users < 542
+    arguments = ("--type", "string", "--candidates", 2, "--ladder", "0.5,1,2", "--users", 300)
+    said = " ".join(run(capsys, *arguments)[1].split())
+    assert "each of the 16 groups of rappor has 20 reports" in said
+    assert "542 users. Too few: 300 users." in said
+    assert "groups" not in run(capsys, *arguments, "--cohorts", 1)[1]
+
+
+def test_the_smallest_segment_may_have_too_few_for_every_cohort(capsys, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN_YAML + "segments: {os: [linux, mac]}\n")
+    said = " ".join(run(capsys, plan, "--users", 20, "--candidates", 9)[1].split())
+    assert "Too few: 6 of os." in said
