@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import release_before as before
 import sqlalchemy as sql
+from local_postgres import LocalPostgres
 
 from pipelines.bounded.run import aggregate
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.directory import StateDirectory
+from sotto.errors import AggregationError
 
 pytestmark = pytest.mark.slow
 
@@ -53,3 +55,21 @@ def test_results_are_kept_and_continued(url: sql.URL, tmp_path: Path) -> None:
         assert {each.minimum_reports for each in reader.windows()} == {10}
     assert health.generation == StateDirectory(state).manifest().generation
     assert {key for key in earlier if key[2] == ""} <= later
+
+
+def test_results_before_0_4_are_refused_and_what_is_advised_works(
+    url: sql.URL, server: LocalPostgres, tmp_path: Path
+) -> None:
+    """Another database gets all results that the state has."""
+    state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
+    with ResultsReader.of_state(state) as reader:
+        earlier = {(each.metric, each.window_start) for each in reader.windows()}
+    assert url.database is not None
+    server.execute(url.database, "CREATE TABLE windows (n bigint)")
+    with pytest.raises(AggregationError, match="give another one with --database"):
+        aggregate(EmbeddedLog(log), state, [], url)
+    server.execute("postgres", f"CREATE DATABASE {url.database}_anew")
+    anew = url.set(database=f"{url.database}_anew")
+    aggregate(EmbeddedLog(log), state, [], anew)
+    with ResultsReader(anew, state) as reader:
+        assert {(each.metric, each.window_start) for each in reader.windows()} >= earlier
