@@ -80,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
     watch = None if args.alerts is None else options.alerts_of(args, reader)
     job_watch = _job_watch(args, reader)
     if args.state is not None and not os.path.isdir(args.state):
-        options.warn(f"{args.state} is no folder yet: pages stay empty until a job makes it")
+        options.warn(
+            f"--state expects the folder of a job; got {args.state}, which is none: pages stay "
+            "empty until a job makes it; if none will, give another"
+        )
     site = Site(reader, access, args.state, watch, job_watch)
     app = application(site, [create_router(reader, public=access.public)], options.warn)
 

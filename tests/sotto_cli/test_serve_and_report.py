@@ -29,6 +29,20 @@ def test_mistakes_are_named_before_anything_is_done(given, said, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_state_that_is_no_folder_yet_is_warned_of(capsys, tmp_path, monkeypatch):
+    """The pages are served all the same: a job may make it later."""
+    monkeypatch.chdir(tmp_path)
+    served = []
+    monkeypatch.setattr("pipelines.http.server.serve", lambda app, *_, **__: served.append(app))
+    for there in (False, True):
+        assert main(["serve", "--state", "nowhere", "--public", "--port", "0"]) == 0
+        said = capsys.readouterr().err
+        assert ("pages stay empty until a job makes it" in said) is not there
+        assert said.count("nowhere") == 1 - there
+        (tmp_path / "nowhere").mkdir(exist_ok=True)
+    assert len(served) == 2
+
+
 def test_a_report_is_written_whole_or_not_at_all(capsys, tmp_path):
     out, plan = tmp_path / "report.html", tmp_path / "plan.json"
     plan.write_bytes(PLAN.to_json())
