@@ -1,7 +1,9 @@
 """Whether a store need not be opened: what was said at a device at which nothing waits.
 
 Opening a store is most of what a run of a command line tool pays. So the client that closes it last
-leaves a note beside it, if nothing waits in it, and later clients go by that until they record. The
+leaves a note beside it, if nothing waits in it, and later clients go by that until they record.
+Reports that wait and are not due yet have it opened too: a client that goes on living sends them at
+their time, which one that has not looked does not know. The
 note holds for one generation of the store, which everybody who opens it ends, and while there is no
 log, which whoever is killed leaves behind. A note that is missing, damaged or old has the store
 opened. A commit of another process in the very moment of the note is found after :data:`LONGEST`.
