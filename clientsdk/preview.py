@@ -81,7 +81,7 @@ class PreviewedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be sent from now on if nothing more were recorded: messages in their order."""
+    """Reports to come if nothing more were recorded: messages in their order."""
 
     messages: tuple[PreviewedMessage, ...]
 

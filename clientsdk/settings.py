@@ -81,7 +81,7 @@ CI = (
 
 
 class Forgetful(Enum):
-    """What ``Client(state=...)`` takes instead of a path: an app must name that choice."""
+    """An alternative to a path for ``Client(state=...)``: an app must name that choice."""
 
     NO_LIFETIME_BOUND = "no lifetime bound survives this process"
     """Keeps everything in memory. With the client its ledger, ceilings, pseudonym and what was not

@@ -118,7 +118,7 @@ class Mechanism(ABC):
         """
         return {}
 
-    # What a subclass defines.
+    # Attributes that a subclass defines.
 
     def _check(self) -> None:  # noqa: B027 - most have nothing to refuse but what the chain does
         """Refuse parameters outside their range, and choose those that were left open."""
@@ -176,9 +176,9 @@ class Mechanism(ABC):
     def separable(self, answers: Ints) -> Ints:
         """Return the answers of the groups of reports that combinations of figures can isolate.
 
-        Of answers by stratum, ``(..., strata)``: ``(..., groups)``. A combination of figures
-        depends on all reports of some of these groups, or on none. Here all are one group, but for
-        what :attr:`joins` says.
+        Answers by stratum, ``(..., strata)``: ``(..., groups)``. A combination of figures depends
+        on all reports of some of these groups, or on none. Here all are one group, but for what
+        :attr:`joins` says.
         """
         found: Ints = answers.sum(axis=-1, keepdims=True)
         return found
@@ -245,8 +245,9 @@ class Mechanism(ABC):
     def bounded_cells(self, table: Ints) -> tuple[Ints, Ints, Floats, Floats]:
         """Return hits, of how many reports, and between which probabilities they lie.
 
-        Of ``(levels, count_length)`` counts: hits of shape ``(levels, strata, k)`` and numbers of
-        reports, ``(levels, strata)``. The bounds, of all values, are broadcast to the hits.
+        Cells of ``(levels, count_length)`` counts: hits of shape ``(levels, strata, k)`` and
+        numbers of reports, ``(levels, strata)``. The bounds, of all values, are broadcast to the
+        hits.
         """
         hits, reports = self.chain.hits(table.reshape(self.levels, self.strata, -1))
         ends = zip(*(self.chain.limits(level) for level in range(self.levels)), strict=True)

@@ -113,8 +113,8 @@ class Item:
     """One estimate of a window, with what it is of: kind and item are together unique in it.
 
     ``unit`` is ``share`` or the metric's own, ``display`` as
-    :func:`~mechanisms.estimators.frequency.consistent_shares` makes it. Of a candidate string
-    are ``p_value``, ``significant``, and the candidates between which reports cannot tell
+    :func:`~mechanisms.estimators.frequency.consistent_shares` makes it. A candidate string has
+    ``p_value``, ``significant``, and the candidates between which reports cannot tell
     (``confounded_with``): nothing is determined of them.
     """
 

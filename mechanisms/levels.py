@@ -1,4 +1,4 @@
-"""What every ladder of a mechanism shares: its amounts, their checks, its levels' probabilities."""
+"""The part that all ladders share: its amounts, their checks, its levels' probabilities."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ COMMANDS = (
 #: Those that are in :mod:`sotto_cli.upkeep`.
 _UPKEEP = ("quarantine", "requeue", "retain", "forget", "backup", "restore")
 
-#: What a missing module is part of.
+#: The extra that a missing module is part of.
 _EXTRAS = {
     "yaml": "plan",
     "pydantic": "plan",

@@ -26,9 +26,9 @@ read differences. docs/experiments.md says what is assumed.
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
 
-Where the plan has segments, what is printed is of all reports unless --by or --segment says which
-segments. Reports of the values of one segment add up to all reports: never add both. A segment is
-withheld, too, where another one of few reports would follow from it.
+The figures of a plan with segments are of all reports unless --by or --segment says which segments.
+Reports of the values of one segment add up to all reports: never add both. A segment is withheld,
+too, where another one of few reports would follow from it.
 
 examples:
   sotto estimates --state build/state

@@ -2,12 +2,12 @@
 
 The exporter reads what the job has left: the state directory, the database of results and, to
 know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
-started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
-sink writes, which has how far the job has read, and asks the broker how much more there is:
---database, --topic and no --state; Flink says how its checkpoints are (--flink). One
-exporter serves several jobs, each in its time: every series has the label collector. A source that
-is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
-all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
+started, stopped and run twice at any time. It reads a streaming job's database that sotto sink
+writes, which has how far the job has read, and asks the broker how much more there is: --database,
+--topic and no --state; Flink says how its checkpoints are (--flink). One exporter serves several
+jobs, each in its time: every series has the label collector. A source that is missing or damaged is
+a metric (sotto_source_status), never an error. docs/operations.md lists all metrics;
+deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
 A scrape reads, waits at most --timeout, and is answered from the last reading otherwise, or
 while that is not older than --max-age. Estimates are those of every metric's newest window; where

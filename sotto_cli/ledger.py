@@ -75,7 +75,7 @@ def device_lines(ledger: Ledger, full: bool) -> list[str]:
     )
     if ledger.permanent:
         lines.append("")
-        # What permanent responses cost: once, however many periods repeat them.
+        # Permanent responses cost once, however many periods repeat them.
         lines += columns(
             ledger.permanent,
             {

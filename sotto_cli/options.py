@@ -1,4 +1,4 @@
-"""What several commands share: their options, the plans they read, signals and progress."""
+"""The common part of several commands: their options, the plans they read, signals and progress."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.files import plan_of, write_beside
 from sotto_cli import options
 
-#: What each action does.
+#: The functions of the actions.
 _ACTIONS = {
     "check": "print what a plan collects and what it costs",
     "compile": "write the JSON that devices and aggregators read",
@@ -54,7 +54,7 @@ _ACTIONS = {
     "disclose": "write what people, lawyers and stores are to be told",
     "sampler": "write the integers of its samplers, for clients in other languages",
 }
-#: What ``disclose`` writes.
+#: The documents that ``disclose`` writes.
 _FORMATS = {
     "consent": "what a dialogue asks",
     "policy": "a paragraph for a privacy policy",

@@ -8,20 +8,20 @@ Every distinct value of --device-column is one device, with the SDK, a store in 
 clock of its own that follows --time-column. Each row is recorded when its time comes: for every
 metric of the plan, the cell in the column of that name (or in the one that --map gives it).
 Values are randomized, held back and released as the plan says, and what devices send arrives in
-the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
-first row is what a device reports in every period in which it has one. After its last row its
-clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
-records in its turns alone, as a real one; with --ignore-panels it records always.
+the log at the simulated times. A row of a top item is one occurrence; of a constant metric the
+first row is what a device reports in every period in which it has one. After its last row its clock
+runs on until its last level is delivered, or to --until. A device under a plan with panels records
+in its turns alone, as a real one; with --ignore-panels it records always.
 
 The input is CSV in UTF-8 with a line of column names, or Parquet; columns that no metric has are
 not read. Times are ISO 8601 (UTC unless they have an offset) or numbers of --time-unit since 1970;
 a Parquet timestamp is what it says. Rows may come in any order. An empty cell is a missing value
-where the plan has "missing: true"; where it has not, nothing is recorded. What a device was, by the
-plan's segments, is in the columns of --segment; the arm of an experiment each device draws itself.
+where the plan has "missing: true"; where it has not, nothing is recorded. The columns of --segment
+say what a device was, by the plan's segments; the arm of an experiment each device draws itself.
 
 A row without a device or a time, or with too many cells or too few, is skipped, and so is a cell of
-the wrong type: all others are played back. What was skipped is counted, and named on standard error
-by column and line, never by value. So are times that were read and look wrong.
+the wrong type: all others are played back. Skipped rows are counted, and named on standard error by
+column and line, never by value. So are times that were read and look wrong.
 
 Exit status: 0, everything was read; 1, the table was played back, with warnings about the input;
 2, nothing was played back.
@@ -30,7 +30,7 @@ Randomness is the operating system's, and no two replays are alike. With --seed 
 byte for the same --processes; others divide the same messages into other partitions. Whoever knows
 the seed can undo the randomization: keep such a log as the table itself is kept.
 
-What --devices writes joins each device of the table with its pseudonyms, and so with every report
+The file of --devices joins each device of the table with its pseudonyms, and so with every report
 of it in the log. It re-identifies: keep it as the table itself is kept, or do not ask for it.
 
 examples:

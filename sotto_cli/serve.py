@@ -1,10 +1,10 @@
 """Show results in a browser: metrics, windows, intervals, plans, the health of the data.
 
 Reads what a job has left, the database of results and the plans, and changes none of it. It may
-be started before the job, which need not have run: pages show results as they come. Of the state
-directory of sotto aggregate it knows all; of a database alone, as sotto sink writes it, the plans
-have to be given. Programs find the same figures at /api/v1. With --alerts it looks for figures
-that move, too, keeps what it finds in a file, and tells who should know (sotto alerts --help).
+be started before the job, which need not have run: pages show results as they come. It knows all of
+the state directory of sotto aggregate; of a database alone, as sotto sink writes it, the plans have
+to be given. Programs find the same figures at /api/v1. With --alerts it looks for figures that
+move, too, keeps what it finds in a file, and tells who should know (sotto alerts --help).
 
 The page listens on loopback, for whoever is on this machine. Elsewhere, and with --site, it asks
 for a token, which a browser gives in a form and a program as Authorization: Bearer TOKEN. Without

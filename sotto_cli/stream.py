@@ -2,7 +2,7 @@
 
 The pipeline reads the topics of one name, also epochs that are created while it runs, and writes
 estimates and what it rejects to the topics beside them; sotto sink brings estimates into a
-database. What must not be forgotten is in the job's folder (--state): the name that its documents
+database. The job's folder (--state) holds what must not be forgotten: the name that its documents
 carry, and its plans, which workers read there. The engine keeps the counts, in its checkpoints.
 
 examples:

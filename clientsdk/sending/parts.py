@@ -1,4 +1,4 @@
-"""What a client works with once its store is open; a client that does nothing never imports it."""
+"""A client's parts once its store is open; a client that does nothing never imports it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ READ, WRITE, DURABLE = TransactionAccess
 
 
 class Contents(Protocol):
-    """What a database calls at the edges of its transactions; the store says what each does."""
+    """Hooks at the edges of a database's transactions; the store says what each does."""
 
     def write_buffered(self, connection: Connection) -> None: ...
     def refresh(self, connection: Connection) -> None: ...

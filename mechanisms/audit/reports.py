@@ -1,4 +1,4 @@
-"""What is attacked: whatever makes reports of given values, a device's code or a batch's."""
+"""Attacked reports: whatever makes reports of given values, a device's code or a batch's."""
 
 from __future__ import annotations
 

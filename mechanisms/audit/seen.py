@@ -89,7 +89,7 @@ class Seen:
 
     @cached_property
     def numbers(self) -> Floats:
-        """What of all levels is no bit: ratios, and which input every answer is that of."""
+        """Views of all levels that are no bits: ratios, and which input every answer is that of."""
         if self.answers.shape[2] < 2:
             return self.ratios
         one, other = self.truths[:, None, 0], self.truths[:, None, 1]

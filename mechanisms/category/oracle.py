@@ -67,7 +67,8 @@ class FrequencyOracle(CategoryMechanism):
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
         """Return how many reports support each category, and how many there are, by level.
 
-        Of ``(levels, count_length)`` counts: ``(levels, m)`` and ``(levels,)``, all ``int64``.
+        Supports of ``(levels, count_length)`` counts: ``(levels, m)`` and ``(levels,)``, all
+        ``int64``.
         """
 
     def concerned(self, table: Ints) -> Concerned | None:

@@ -99,7 +99,7 @@ class SymbolDraw:
 
     @cached_property
     def _outcomes(self) -> NDArray[np.int16]:
-        """What the 16 leading bits of a word decide: a move, :data:`_KEPT` or :data:`_OPEN`."""
+        """Decisions of a word's 16 leading bits: a move, :data:`_KEPT` or :data:`_OPEN`."""
         first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
         low, high = (self._indices(words) for words in (first, first | np.uint64(2**48 - 1)))
         return np.where(low == high, low, _OPEN).astype(np.int16)

@@ -18,12 +18,12 @@ _PRESENT_ERRORS = 2
 
 @dataclass(frozen=True)
 class NumericEstimates:
-    """What the reports of a number tell.
+    """Estimates from the reports of a number.
 
     ``mean`` is that of the values present, after clipping, and so are ``cdf`` and, by probability,
     ``quantiles`` (random threshold and square wave only) and ``bit_means``, the shares with each
     bit set, most significant first (bit-aware mechanisms only). ``missing`` is the share of the
-    reports whose value is. Where ``smoothed``, ``cdf`` and ``quantiles`` are of expectation,
+    reports whose value is. ``cdf`` and ``quantiles`` that are ``smoothed`` are of expectation,
     maximization and smoothing: biased toward a smooth law, without standard errors.
     """
 

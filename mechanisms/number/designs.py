@@ -40,7 +40,7 @@ def least_variance_design(
 ) -> tuple[Fraction, Shape, Fraction]:
     """Return the least variance at a nominal amount, its shape, and the share of the cells in it.
 
-    Where ``mixed``, some of the probability may go to the ends (the Hybrid Mechanism): then the
+    Some of the probability may go to the ends if ``mixed`` (the Hybrid Mechanism): then the
     variance is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
     variance is that of uniform numbers. For every odd width, the cells alone have the variance P +
     (1/g − 1) y² at x = 1/2 + y, where g is by how much the window is likelier than the same cells

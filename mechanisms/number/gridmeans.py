@@ -14,7 +14,7 @@ from mechanisms.number.answers import NumericEstimates, counts_of, scaled, usabl
 from mechanisms.number.laws import Law, Shape, contributions, matrix
 from mechanisms.number.strata import Cdf
 
-#: What reports say about the spread of the values is believed but for so many standard errors.
+#: The reports' spread of the values is believed but for so many standard errors.
 _SPREAD_ERRORS = 2
 
 
@@ -86,11 +86,11 @@ def grid_estimates(
     """Estimate mean and missing share, and where quantiles are asked for the distribution.
 
     ``laws`` are those of every level; ``table``, ``(levels, outputs)``, counts the reports. The
-    mean adds up the exact contributions of all reports, whatever their levels. What varies is the
-    randomization: from the scatter of the contributions goes off what the reports say about the
+    mean adds up the exact contributions of all reports, whatever their levels. The randomization
+    alone varies: from the scatter of the contributions goes off what the reports say about the
     spread of the values, less two standard errors of that and less what the rounding to the grid
-    adds at most. Where they say nothing (one bit), nothing goes off, and the interval covers more
-    than it states.
+    adds at most. Nothing goes off if they say nothing (one bit), and the interval covers more than
+    it states.
     """
     reports = table.sum(axis=1)
     by_level, n = counts_of(reports), int(reports.sum())
@@ -190,8 +190,8 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike) -> float:
 def worst_pictures(shape: Shape) -> list[Floats]:
     """Return values of which some are the worst.
 
-    What a report adds is quadratic in its number, but for the rounding: the worst is that all are
-    the same, at an input or half-way between two, or that all are 0 or 1.
+    The part that a report adds is quadratic in its number, but for the rounding: the worst is that
+    all are the same, at an input or half-way between two, or that all are 0 or 1.
     """
     same = np.linspace(0, 1, 2 * shape.steps + 1)[:, None]
     apart = (np.arange(20) < np.arange(1, 20)[:, None]).astype(float)

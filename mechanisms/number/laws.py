@@ -1,11 +1,11 @@
-"""What the finite mechanisms for a number have in common: windows of cells, two ends, missing.
+"""The common part of the finite mechanisms for a number: windows of cells, two ends, missing.
 
 A number is rounded at random to one of ``points`` equally spaced inputs. An output is one of a row
 of *cells*, of two *ends* or, where a value can be missing, *gone*. The cells of an input's window,
 ``width`` of them, are likelier than the others; the window moves by one cell an input: the
 Piecewise Mechanism on a grid, and the square wave. The probability of the upper end rises linearly
-with the input, that of the lower end falls: Duchi's one-bit response. What a window is to the
-numbers inside and outside, "gone" is to a missing value and to all numbers. So a law has eight
+with the input, that of the lower end falls: Duchi's one-bit response. "Gone" is to a missing value
+and to all numbers what a window is to the numbers inside and outside. So a law has eight
 probabilities, whatever the numbers of inputs and outputs, and a degradation gives such a law again.
 On the grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
 """
@@ -172,8 +172,8 @@ def worst_variance(shape: Shape, law: Law) -> Fraction:
 def worst_ends_variance(shape: Shape, law: Law) -> Fraction:
     """Return n times the variance of the mean if half of the numbers are 0 and half are 1.
 
-    Where values can be missing this can be more than that of any number which all have: what
-    reports say of being present then counts for nothing, since it is multiplied by the mean.
+    This can be more, if values can be missing, than that of any number which all have: what reports
+    say of being present then counts for nothing, since it is multiplied by the mean.
     """
     given, cells, ends = _weighted(shape, law)
     return cells * given.base + ends + (cells * given.curve - 1) / 4
@@ -189,7 +189,7 @@ def _weighted(shape: Shape, law: Law) -> tuple[Moments, Fraction, Fraction]:
 
 
 class Contributions(NamedTuple):
-    """What each output of a level contributes: exact numbers, unbiased given the input.
+    """The contribution of each output of a level: exact numbers, unbiased given the input.
 
     ``value`` has mean x − 1/2 for the number x on the input grid, ``present`` mean 1, ``square``
     mean (x − 1/2)²; all have mean 0 for a missing value. ``square`` is None where the outputs do

@@ -1,4 +1,4 @@
-"""What all mechanisms for a number share."""
+"""The common part of all mechanisms for a number."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class NumberMechanism(Mechanism):
     """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many).
 
-    Values are clipped to the plan's range and scaled; estimates are scaled back. Where a mechanism
-    has ``bits`` or ``points``, a number is first rounded at random, without bias, to a grid of
-    2**bits or of so many points. A missing value is answered like one more number.
+    Values are clipped to the plan's range and scaled; estimates are scaled back. A mechanism with
+    ``bits`` or ``points`` first rounds a number at random, without bias, to a grid of 2**bits or of
+    so many points. A missing value is answered like one more number.
     """
 
     types: ClassVar[tuple[str, ...]] = ("number",)
@@ -59,10 +59,9 @@ class NumberMechanism(Mechanism):
 
         All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
         threshold and by bit (see :mod:`mechanisms.number.strata`). Threshold bins are joined to a
-        power of two of at most n/20 strata. Of sampled bits the least
-        significant ones share a stratum until it expects as many reports; a bit is drawn with a
-        probability proportional to its weight, so the plain average over such a stratum is
-        unbiased for its part.
+        power of two of at most n/20 strata. The least significant of sampled bits share a stratum
+        until it expects as many reports; a bit is drawn with a probability proportional to its
+        weight, so the plain average over such a stratum is unbiased for its part.
 
         The mean of the values present is a ratio; its standard error is the delta method's, and
         its bias of order 1/n. That for ``threshold`` subtracts the smallest variance of values that

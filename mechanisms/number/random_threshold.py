@@ -111,7 +111,8 @@ class RandomThreshold(AnswerMechanism):
 
         if values is not None:
             return variance(np.asarray(values, dtype=np.float64))
-        # Of a given mean, the worst are uniform up to a point, the rest being at the other end.
+        # The worst values of a given mean are uniform up to a point, the rest being at the other
+        # end.
         middles = (np.arange(strata) + 0.5) / strata
         shifts = np.arange(-10, 11) / 10 if self.missing else np.zeros(1)
         return max(variance(np.clip(middles - shift, 0.0, 1.0)) for shift in shifts)

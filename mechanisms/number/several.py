@@ -1,8 +1,8 @@
 """Mechanisms whose reports are several answers, each about a public coin of its own.
 
 The answers of a report are randomized independently, each with the same share of the epsilon.
-What an answer is about (a bit, a threshold, a coordinate) is decided by coins that are drawn from
-the chain id: SplitMix64, seeded with the hash of the id.
+Coins that are drawn from the chain id decide what an answer is about (a bit, a threshold, a
+coordinate): SplitMix64, seeded with the hash of the id.
 """
 
 from __future__ import annotations

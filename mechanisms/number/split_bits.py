@@ -46,8 +46,8 @@ _CLOSE = Decimal("1e-10")
 class SplitBits(NumberMechanism):
     """Report all bits of a number, epsilon split over them so that the mean varies least.
 
-    ``bits`` lie in [1, 32], and the epsilon of the most significant one is at most 40. Where values
-    can be missing, one more bit, which weighs as much as the first, says whether there is one.
+    ``bits`` lie in [1, 32], and the epsilon of the most significant one is at most 40. One more
+    bit, which weighs as much as the first, says whether there is a value if values can be missing.
 
     Privacy
     -------

@@ -11,7 +11,7 @@ answer,
     Var = sum_b w_b**2 (h_b (1 - h_b) + f_b) / n_b  -  S**2 / n,
 
 S**2 being the variance of the values among the clients (J. Neyman's result for randomised
-allocation, with the strata as treatments). Of survival only that it falls is assumed.
+allocation, with the strata as treatments). Survival is only assumed to fall.
 """
 
 from __future__ import annotations
@@ -201,10 +201,10 @@ def _noise(pairs: Floats, answers: Floats) -> Floats:
 class Cdf(NamedTuple):
     """A distribution function, averaged over each stratum.
 
-    ``grid`` has the middles of the strata in the metric's unit; ``values`` rise from 0 to 1. Where
-    many values are alike, the average is not the function at the middle: that lies anywhere
-    between its values at the stratum's ends. ``standard_errors`` are those of each stratum alone,
-    before the isotonic regression, which can only help: a band made of them is wide, not narrow.
+    ``grid`` has the middles of the strata in the metric's unit; ``values`` rise from 0 to 1. The
+    average is not the function at the middle if many values are alike: that lies anywhere between
+    its values at the stratum's ends. ``standard_errors`` are those of each stratum alone, before
+    the isotonic regression, which can only help: a band made of them is wide, not narrow.
     """
 
     grid: Floats
@@ -223,7 +223,7 @@ class Survival:
 
     @property
     def edges(self) -> Floats:
-        """Where the strata begin and end, shape ``(B + 1,)``, from 0 to 1."""
+        """Edges of the strata, shape ``(B + 1,)``, from 0 to 1."""
         edges: Floats = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
         edges[-1] = 1.0
         return edges
@@ -266,7 +266,7 @@ class Survival:
         """Estimate the value below which a share ``tau`` of the values present lies."""
         knots = np.concatenate(([0.0], self.middles, [1.0]))
         shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
-        # Where the estimated distribution is flat at tau, the middle of the flat.
+        # The middle of the flat, if the estimated distribution is flat at tau.
         ends = []
         for side in ("left", "right"):
             after = int(np.searchsorted(shares, tau, side=side))

@@ -93,7 +93,7 @@ class SampledVector(CoordinateSampling):
 
     @property
     def slots(self) -> int:
-        """What is told apart of a coordinate: bits, most significant first, or bins."""
+        """Slots of a coordinate's answers: bits, most significant first, or bins."""
         return self.bits or VECTOR_BINS
 
     @property

@@ -17,7 +17,8 @@ from apache_beam.io.restriction_trackers import OffsetRange
 from sotto.errors import FormatError
 from sotto.log.reader import EARLIEST
 
-#: Of all that is kept. A release that raises it says in docs/flink.md which ones it reads.
+#: The version of all that is kept. A release that raises it says in docs/flink.md which ones it
+#: reads.
 VERSION = 1
 _PAIR = struct.Struct("<qq")
 
@@ -63,7 +64,7 @@ class StateCoder(Coder):
 
 
 class OffsetsCoder(StateCoder):
-    """What is left of a partition: two little-endian i64."""
+    """The rest of a partition: two little-endian i64."""
 
     def _packed(self, value: OffsetRange) -> bytes:
         return _PAIR.pack(value.start, value.stop)

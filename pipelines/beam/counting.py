@@ -69,7 +69,7 @@ BYTES = 4 << 20
 AUDITED = 100
 #: Name of the output of audits, beside those of the reader.
 AUDITS = "audits"
-#: Of audits: the key, and a shard with the numbers of its audit.
+#: The layout of audits: the key, and a shard with the numbers of its audit.
 PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
 #: Numbers of the states of open periods, which notes change by differences.
 OPEN = ("state_bytes", "chains", "pseudonyms")
@@ -77,7 +77,7 @@ OPEN = ("state_bytes", "chains", "pseudonyms")
 _TOKEN = 16
 _GROUP = 16
 _START = struct.Struct("<q")
-#: Of a packed block: how many rows it has, and where that stands.
+#: The number of rows of a packed block, and where it stands.
 _ROWS, _ROWS_AT = struct.Struct("<I"), 24
 
 
@@ -91,7 +91,7 @@ def window_group(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
 
 
 class Head(NamedTuple):
-    """What is kept of a period's shard beside its snapshot and its log."""
+    """The part of a period's shard beside its snapshot and its log."""
 
     token: str = ""  #: of the state that snapshot and log make together
     numbering: str = ""  #: hexadecimal: the plans by which the log's rows were counted

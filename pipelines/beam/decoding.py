@@ -5,7 +5,7 @@ took it. Reports are judged by that time and by no clock, except that a message 
 plans' grace after now is rejected as from the future. Sotto's own sources give *blocks* of messages
 instead, each with its append times; those from the future have been marked by the reader.
 
-What a bundle holds is gathered and decoded together.
+The messages of a bundle are gathered and decoded together.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Grouped: TypeAlias = tuple[bytes, Iterable[bytes]]
 #: So many messages, or bytes of them, are decoded without waiting for a bundle's end.
 MESSAGES = 5_000
 BYTES = 8 << 20
-#: Of so many rejects one element is made at most.
+#: The most rejects that one element is made of.
 REJECTS = 1_000
 #: Names of the outputs beside the main one.
 REJECTED, NOTES = "rejected", "notes"
@@ -60,7 +60,7 @@ COUNTERS = {
 _STATE_KEY = struct.Struct("<qH")
 #: Before packed rows: the length of their numbering.
 _NUMBERING = struct.Struct("<H")
-#: What lies behind the last message of a buffer, for readers of whole words.
+#: Bytes behind the last message of a buffer, for readers of whole words.
 _PADDING = bytes(8)
 
 
@@ -106,7 +106,7 @@ def period_and_shard(key: bytes) -> tuple[int, int]:
 
 
 class Gathered:
-    """What has been decoded, under one registry."""
+    """Decoded messages, under one registry."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry

@@ -1,12 +1,12 @@
 """Documents: what is published of windows, of budget periods and of the job, each under one key.
 
-Where there is an end, all that comes for a key makes its documents at once, which are final. Where
-there is none, what comes for a key gathers in a bag; a timer adds it up and emits the document, at
-most every so often. A window is emitted again when the watermark passes the time at which it is
+All that comes for a key of a bounded input makes its documents at once, which are final. All that
+comes for a key of an unbounded input gathers in a bag; a timer adds it up and emits the document,
+at most every so often. A window is emitted again when the watermark passes the time at which it is
 complete (the pane ``on_time``), and a last time when no budget period that it has a part of is open
 any more; then its counts are dropped.
 
-Of each key the document with the highest revision, a time, counts. A pipeline that has gone back to
+The document of each key with the highest revision, a time, counts. A pipeline that has gone back to
 a checkpoint may emit less than before for a while; the document is made again with the next change,
 and at the latest with the last.
 """
@@ -58,7 +58,7 @@ Published: TypeAlias = tuple[bytes, bytes]
 
 
 class _EmittedDocuments(NamedTuple):
-    """What has been emitted of a key."""
+    """Documents that have been emitted of a key."""
 
     revision: int = 0  #: the last one; a time, ms
     armed: bool = False  #: whether the timer is set that emits it again
@@ -79,9 +79,9 @@ def _revision(before: _EmittedDocuments) -> int:
 
 
 class Subject:
-    """What documents of a kind are about."""
+    """The subject of documents of a kind."""
 
-    #: What a log calls it.
+    #: The name by which a log calls it.
     name = ""
 
     def __init__(self, stream: Stream) -> None:
@@ -252,7 +252,7 @@ class WindowEstimates(Subject):
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         complete = registry.complete_at(*window[:3])
-        # What shards emit when they close the last period comes before that.
+        # Changes that shards emit when they close the last period come before that.
         since = self.stream.plans.since()
         over = closing_time(registry.period_of(end - 1), registry, since) + 1
         return moment(complete), moment(max(over, complete + 1))
@@ -304,7 +304,7 @@ class PeriodAudit(Subject):
     name = "periods"
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
-        # What shards emit when they close it comes before that.
+        # Changes that shards emit when they close it come before that.
         (period,) = PERIOD.unpack(key)
         plans = self.stream.plans
         return None, moment(closing_time(period, plans.registry(), plans.since()) + 1)

@@ -32,7 +32,7 @@ _SINCE = "since"
 
 
 class PlanSource(ABC):
-    """Where the stages of a pipeline find its plans; crosses Beam pickled."""
+    """The place at which the stages of a pipeline find its plans; crosses Beam pickled."""
 
     @abstractmethod
     def registry(self, *fingerprints: bytes) -> Registry:

@@ -388,7 +388,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
             if block is None:
                 break
             held.warn_of_the_future(block)
-            # What is not claimed is another worker's to read.
+            # Records that are not claimed are another worker's to read.
             if not (ours := tracker.try_claim(block.end - 1)):
                 break
             first = now_ms() if requeued else int(block.append[0]) if len(block.append) else append

@@ -249,7 +249,7 @@ def lay_out(
 
 
 def _has_password(url: str) -> bool:
-    with suppress(ArgumentError):  # What is no URL is refused by whoever connects.
+    with suppress(ArgumentError):  # A text that is no URL is refused by whoever connects.
         return make_url(url).password is not None
     return False
 

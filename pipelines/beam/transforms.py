@@ -127,7 +127,7 @@ class CountReports(_UnderPlans):
 
 
 class _Publish(_UnderPlans):
-    """What changes to documents: keys, which name what a document is about, and JSON."""
+    """Changes to documents: keys, which name what a document is about, and JSON."""
 
     subject: type[Subject]
 
@@ -167,7 +167,7 @@ class ReportHealth(_Publish):
 
 
 class Aggregated(NamedTuple):
-    """What :class:`AggregateReports` gives."""
+    """The outputs of :class:`AggregateReports`."""
 
     documents: beam.PCollection[Keyed]
     rejected: beam.PCollection[bytes]

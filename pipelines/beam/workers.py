@@ -40,7 +40,7 @@ _PROVISION_SECONDS = 60
 _CACHE_OPTION = "beam:option:max_cache_memory_usage_mb:v1"
 #: Workers that may be starting at a time.
 _STARTING = 64
-#: What a worker writes once it has reached its runner.
+#: The byte that a worker writes once it has reached its runner.
 _CONNECTED = b"."
 
 _LOGGER = logging.getLogger(__name__)

@@ -5,6 +5,6 @@ failing. Samples of the metrics of :mod:`pipelines.exporter.catalogue` are made 
 scrapes, within a deadline (:mod:`pipelines.exporter.health`).
 
 Privacy: labels are names of plans, metrics, reasons and periods, what the plan itself lists (its
-domain, candidates, grid), and partitions of topics; never a pseudonym, a chain or a key. Of single
-pseudonyms only the most that any has spent in a period is exposed.
+domain, candidates, grid), and partitions of topics; never a pseudonym, a chain or a key. The most
+that any single pseudonym has spent in a period is exposed, and nothing else of single ones.
 """

@@ -1,4 +1,4 @@
-"""What is kept of alerts on estimates, for Prometheus."""
+"""Kept alerts on estimates, for Prometheus."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KeptAlerts(Collector):
                 whose = [collector, str(path)]
                 families[_EVALUATED].add_metric(whose, evaluated)
                 families[_UNDELIVERED].add_metric(whose, kept.undelivered(collector))
-            # Of several about one figure and direction the newest.
+            # The newest of several about one figure and direction.
             newest = {
                 tuple(str(getattr(alert, name)) for name in _LABELS): alert
                 for alert in kept.alerts[-MOST_ALERTS:]

@@ -1,7 +1,7 @@
 """When the newest record of each partition of a topic came, and which partition has gone silent.
 
-Of topics alone: devices are spread over their partitions by a hash. An embedded log has a partition
-for each writer, which ends as it likes, and whose times nobody is to see.
+Topics alone have it: devices are spread over their partitions by a hash. An embedded log has a
+partition for each writer, which ends as it likes, and whose times nobody is to see.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Arrival:
 
 
 class ArrivalTimes:
-    """What has arrived in topics, read again and again."""
+    """Arrivals in topics, read again and again."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

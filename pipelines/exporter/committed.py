@@ -1,4 +1,4 @@
-"""What is committed in a state directory, read without its lock, also during a run."""
+"""The committed part of a state directory, read without its lock, also during a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Committed:
-    """What a state directory says."""
+    """Figures of a state directory."""
 
     generation: int
     clock: int | None  #: milliseconds

@@ -60,7 +60,7 @@ class NewestWindow:
 
 @dataclass(frozen=True)
 class SinkState:
-    """What a sink's database has besides."""
+    """Further figures of a sink's database."""
 
     #: Topic and partition to the offset that the sink reads next.
     taken: Mapping[tuple[str, int], int]
@@ -203,7 +203,7 @@ def _estimates(
     names = (*MetricKey._fields, "kind", "item", "value", *ENDS)
     shown = {each.name: each.source.label(each.name) for each in VIEW_ESTIMATES.columns}
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
-    # Of all reports: a series for each segment would be too many.
+    # Figures of all reports: a series for each segment would be too many.
     known = sql.and_(
         ESTIMATES.c.value.is_not(None),
         ESTIMATES.c.segment == "",

@@ -1,4 +1,4 @@
-"""What Flink says of a streaming job: checkpoints, restarts, load, time and memory.
+"""Flink's figures of a streaming job: checkpoints, restarts, load, time and memory.
 
 Asked at the job manager's REST interface: Flink's own reporter for Prometheus would open a port on
 all addresses, and give a thousand series.

@@ -32,7 +32,7 @@ _MICRO, _MILLI = 1e6, 1e3
 class Snapshot:
     """Readings of a job's sources at one time; None for sources that were not configured."""
 
-    #: Whose job it is; as long as that is not known, its state directory or topics.
+    #: The collector whose job it is; as long as that is not known, its state directory or topics.
     collector: str
     at: int  #: when they were read, ms of the wall clock
     seconds: float  #: how long it took
@@ -81,7 +81,7 @@ class Samples:
 
 
 class Exposed(NamedTuple):
-    """What is exposed of a job."""
+    """The exposed figures of a job."""
 
     collector: str  #: the label
     exceeded: int  #: scrapes that were answered with an older snapshot, or none
@@ -128,7 +128,7 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
     registry = state.registry if state else snapshot.registry
     if registry is not None:
         _plans(samples, registry)
-    # What is committed is ahead of what is projected, if anything.
+    # The committed state is ahead of what is projected, if anything.
     newest = state or database
     if newest is None:
         return

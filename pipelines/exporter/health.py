@@ -61,7 +61,7 @@ class RunReaders:
 
 
 class Stream(NamedTuple):
-    """What is watched of a streaming job: the topics that it reads, and the one it writes."""
+    """The watched parts of a streaming job: the topics that it reads, and the one it writes."""
 
     topic: str  #: the name of the topic of estimates
     log: WatchedStream

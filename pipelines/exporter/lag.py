@@ -46,7 +46,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lag:
-    """What has not been read."""
+    """The part that has not been read."""
 
     size: int | None = 0  #: bytes; None where nobody counts them
     records: int = 0  #: extrapolated where a partition has too many to read
@@ -148,7 +148,7 @@ class WatchedTopics:
             lags = []
             for each in frozen:
                 first, end = each.bounds()
-                # What a frozen partition reads would be kept for a job to read again.
+                # Records that a frozen partition reads would be kept for a job to read again.
                 partition = self._source.partition(each.name)
                 start = taken.get(each.name, first)
                 lags.append(_lag_of(partition, start, end, len(frozen), self._waits))
@@ -161,7 +161,7 @@ class WatchedTopics:
             return self._arrivals.read(list(map(PartitionName.parse, self._source.names())))
 
 
-#: What aggregation runs read, seen from outside.
+#: Sources of aggregation runs, seen from outside.
 Watched: TypeAlias = WatchedLog | WatchedTopics
 
 

@@ -17,7 +17,7 @@ from apache_beam.runners.runner import PipelineState
 from pipelines.flink import JOB_PREFIX
 from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus
 
-#: What a worker raises where the next records do not exist any more, as Flink shows it.
+#: A worker's error, as Flink shows it, when the next records do not exist any more.
 _LOST = re.compile(
     r"^pipelines\.sources\.base\.(?:Lost|Gone)Error: (.+?)(?: \[while running|$)", re.M
 )
@@ -37,7 +37,7 @@ class Ending(StrEnum):
 
 
 class JobState(NamedTuple):
-    """What is known of a job."""
+    """Known facts about a job."""
 
     text: str  #: a word, or a sentence
     ending: Ending | None = None  #: None while it may go on
@@ -78,7 +78,7 @@ class FlinkJob:
 
     @property
     def page(self) -> str:
-        """Where Flink's web page shows it, once it has been found."""
+        """The address at which Flink's web page shows it, once it has been found."""
         return f"{self._manager.url}/#/job/running/{self._id}/overview"
 
     def find(self, job: str | None) -> bool:

@@ -73,7 +73,7 @@ class Rejected:
 
     @property
     def detail(self) -> str:
-        """What came, and what was expected, as far as that is known; never a payload."""
+        """The value that came, and what was expected, as far as that is known; never a payload."""
         reason, plan, metric, group = self.reject.reason, self.plan, self.metric, self.group
         if isinstance(self.message, FormatError):
             return str(self.message) if self.reject.message else ""
@@ -99,7 +99,7 @@ class Rejected:
 
     @property
     def cure(self) -> str:
-        """What a requeue would do."""
+        """The effect of a requeue."""
         if self.requeued:
             return "requeued already"
         if not is_curable(self.reject, CURABLE, LATEST):
@@ -233,7 +233,7 @@ def waiting_lines(
 ) -> list[str]:
     """Return a table of reports by reason and plan, and how many the given plans would requeue.
 
-    What waits and what is done are reports by reason and fingerprint, in hexadecimal.
+    Reports that wait and reports that are done are by reason and fingerprint, in hexadecimal.
     """
     names = names_of(plans)
     cured = sum(rows for (_, plan), rows in waiting.items() if plan in names)

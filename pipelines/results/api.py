@@ -3,7 +3,7 @@
 Answers are JSON, CSV, Parquet or Arrow, by ``?format=`` or ``Accept``. Rows come in pages, in the
 order of their keys: a page has a link to the next one. An answer has an ``ETag`` that changes with
 the results, so that one who asks again with ``If-None-Match`` is answered 304 at the cost of one
-small query. What is refused is a problem document (RFC 9457). Nothing can be changed here.
+small query. A refusal is a problem document (RFC 9457). Nothing can be changed here.
 """
 
 from __future__ import annotations
@@ -128,13 +128,13 @@ _Time: TypeAlias = Annotated[
 
 
 class _Nothing(BaseModel):
-    """What may be asked of what is no view."""
+    """Parameters of addresses that are no views."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class _Asked(_Nothing):
-    """What may be asked of every view."""
+    """Parameters of every view."""
 
     format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
     limit: int = Field(ROWS, ge=1, le=MOST_ROWS, description="rows of a page")

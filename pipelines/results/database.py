@@ -78,7 +78,7 @@ class ReadOnlyDatabase:
         name = self._url.database or ":memory:"
         if self._sqlite and (":memory:" in name or self._url.query.get("mode") == "memory"):
             raise ResultsError("results are not kept in memory: the database must be a file")
-        #: Of SQLite.
+        #: The file of SQLite.
         self.file = Path(name) if self._sqlite else None
         self._kept = kept
         #: Whether tables of results lacked columns when they were last read.

@@ -141,7 +141,7 @@ _HEALTH = _Object(
 
 
 class Document(BaseModel, ABC):
-    """What all documents have.
+    """The common part of all documents.
 
     One that is read was checked. One that is made of rows is checked when :attr:`record` is asked
     for, since a database takes its rows as they are.

@@ -16,7 +16,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
-#: What a field holds: a time is in UTC, the last three are lists.
+#: The kind of a field: a time is in UTC, the last three are lists.
 Kind: TypeAlias = Literal[
     "text", "integer", "number", "boolean", "time", "integers", "texts", "pairs"
 ]
@@ -37,7 +37,7 @@ _KINDS: Mapping[Any, Kind] = {
 
 @dataclass(frozen=True)
 class About:
-    """What a field means, and how it is stored.
+    """The meaning of a field, and how it is stored.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _TYPES: Mapping[Kind, Schema] = {
     "texts": {"type": "array", "items": {"type": "string"}},
     "pairs": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
 }
-#: What examples have in a column that has none of its own.
+#: Values that examples have in a column that has none of its own.
 _EXAMPLES: Mapping[Kind, object] = {
     "text": None,
     "integer": 4810,

@@ -154,8 +154,8 @@ class ResultsReader:
 
         The last is the newest complete window that is not withheld.
 
-        Of all reports, in the order of :meth:`windows`. The cost does not grow with the number of
-        windows: it reads those that it returns, and withheld ones between them.
+        Windows are of all reports, in the order of :meth:`windows`. The cost does not grow with the
+        number of windows: it reads those that it returns, and withheld ones between them.
         """
 
         def query(starts: sql.CTE) -> sql.Select[Any]:
@@ -171,9 +171,9 @@ class ResultsReader:
         """Return estimates of these kinds, of all reports, in each metric's newest window.
 
         That is the newest complete window that is not withheld; without one the newest that is not
-        withheld. ``so_far``: of the newest window instead, where that is another one. Of each kind
-        the first ``most``: means by position, others by value, the largest first; of candidate
-        strings only those that are certainly there. In order of metric and position.
+        withheld. ``so_far``: of the newest window instead, where that is another one. The first
+        ``most`` of each kind are returned: means by position, others by value, the largest first;
+        of candidate strings only those that are certainly there. In order of metric and position.
         """
         columns = ESTIMATES.c
         size = sql.case((columns.kind == "mean", 0.0), else_=-columns.value)

@@ -44,7 +44,7 @@ Complete: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class OfWindow:
-    """What names a window of a metric: with all reports, or with those of one segment."""
+    """Names of a window of a metric: with all reports, or with those of one segment."""
 
     collector: Collector
     plan: Plan
@@ -257,7 +257,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class JobNumbers:
-    """What a job says of itself; None for what it does not know."""
+    """A job's own figures; None for what it does not know."""
 
     reports: Annotated[int | None, About("reports decoded")]
     duplicates: Annotated[
@@ -277,7 +277,7 @@ class JobNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whose results these are, how far they are, and how the job is."""
+    """The owner of the results, how far they are, and how the job is."""
 
     collector: str
     job: str  #: random name of the state directory or of the streaming job

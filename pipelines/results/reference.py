@@ -17,7 +17,7 @@ from pipelines.results.schema import VERSION
 from pipelines.results.tables import METADATA, SINK_METADATA
 from pipelines.results.views import VIEWS, View
 
-#: Of a column: its name, what it holds, and what it means.
+#: A column's name, what it holds, and what it means.
 _Row: TypeAlias = tuple[str, str, str]
 
 _HEAD = """\
@@ -73,7 +73,7 @@ def _described(view: View) -> list[_Row]:
     return [(each.name, each.kind, each.comment) for each in view.columns]
 
 
-#: What several views have in common.
+#: Columns that several views have in common.
 _COMMON = [row for row, times in Counter(chain(*map(_described, VIEWS))).items() if times > 1]
 
 

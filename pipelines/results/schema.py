@@ -19,7 +19,7 @@ from pipelines.results import tables
 from pipelines.results.views import VIEWS, View
 from sotto.errors import AggregationError
 
-#: What is said of a database whose tables this release does not read.
+#: The message about a database whose tables this release does not read.
 OLDER = (
     "the database is of a release before 0.4: give another one with --database, where "
     "sotto aggregate or sotto sink writes all results that the state or the topic still has"
@@ -36,7 +36,7 @@ _LOCK = 0x50770
 def prepare(engine: sql.Engine) -> None:
     """Create the tables and views of results, and what an older database lacks of them.
 
-    Where all is there already, nothing is changed.
+    Nothing is changed if all is there already.
 
     Raises AggregationError if the database is of a release before 0.4.
     """
@@ -133,7 +133,7 @@ def _change(connection: sql.Connection) -> None:
             connection.exec_driver_sql(added)
     commented = connection.dialect.supports_comments
     for statement in _statements(connection.dialect.name):
-        # Where the driver looks for parameters.
+        # The driver looks for parameters in it.
         connection.exec_driver_sql(statement.replace("%", "%%") if commented else statement)
     if commented:
         for each in _METADATA:

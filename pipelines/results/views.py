@@ -33,7 +33,7 @@ from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WIN
 #: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
-#: What a metric of a plan's version is known by.
+#: Columns by which a metric of a plan's version is known.
 METRIC = ("collector", "plan", "version", "metric")
 #: The order of windows and of estimates.
 _ORDER = (
@@ -174,8 +174,8 @@ def newest_windows() -> sql.Select[Any]:
     """Return a row a metric, with ``last``: where its newest window of all reports begins.
 
     ``done``: where the newest complete one begins; null if none is. ``shown``: where the newest
-    complete one begins that is not withheld, or without one any; null if all are. Of each column of
-    the key one value after another is looked up in the key's index, so that no other windows are
+    complete one begins that is not withheld, or without one any; null if all are. One value after
+    another of each column of the key is looked up in the key's index, so that no other windows are
     read.
     """
     window = WINDOWS.alias("w")
@@ -212,7 +212,7 @@ def newest_windows() -> sql.Select[Any]:
 #: The windows among which a metric's newest one is looked for.
 NEWEST = WINDOWS.alias("newest")
 
-#: What an estimate that is known to be biased does not have.
+#: Columns that an estimate known to be biased does not have.
 ENDS = ("low", "high", "standard_error")
 _BIASED = sql.func.coalesce(ESTIMATES.c.method, Method.UNBIASED.value).in_(
     [each.value for each in Method if each.biased]

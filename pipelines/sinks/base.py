@@ -53,7 +53,7 @@ class Progress:
 
 
 class Sink(ABC):
-    """Where the documents of results go.
+    """A place to which the documents of results go.
 
     *At least once.* Every document is written, and may be written again: after an error, a crash or
     a rollback the same ones come once more, whole batches or parts of them, in another order and
@@ -130,7 +130,8 @@ class Sink(ABC):
 
 
 class RejectsSink(Protocol):
-    """Where packed rejects go, at least once: one that comes again has the same key or file name.
+    """A place to which packed rejects go, at least once: one that comes again has the same key or
+    file name.
 
     It crosses processes as a :class:`Sink` does.
     """

@@ -1,4 +1,4 @@
-"""What a committed generation is to databases and topics: rows, documents, and who made them.
+"""A committed generation, for databases and topics: rows, documents, and who made them.
 
 All of it is a function of the committed files. A process that is killed before it has noted how
 far it has published publishes the same documents again.

@@ -1,4 +1,4 @@
-"""Whose results a database holds: of which job each collector's are, and from which topic.
+"""Owners of a database's results: of which job each collector's are, and from which topic.
 
 A database holds the results of several collectors, those of one collector from one job: an
 aggregation run's state directory, or what one topic has of a job. No other job's results take
@@ -86,9 +86,9 @@ def of_current_jobs(
 ) -> tuple[list[Document], int]:
     """Return the documents of the jobs whose results these are, and how many are of others.
 
-    Where there are no results of a collector yet, they are the first document's job's. A job that
-    was replaced is none of the others. ``source``: the topic of the documents; ``replace``:
-    whether it replaces another one from which a collector's results are.
+    Results of a new collector are the first document's job's. A job that was replaced is none of
+    the others. ``source``: the topic of the documents; ``replace``: whether it replaces another one
+    from which a collector's results are.
     """
     jobs = connection.execute(sql.select(JOBS).where(JOBS.c.replaced))
     replaced = {(row.collector, row.job) for row in jobs}

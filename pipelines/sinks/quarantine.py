@@ -26,8 +26,8 @@ from sotto.wire.reasons import Reason
 
 SCHEMA = 1
 
-#: What loading a plan, a newer version of Sotto, or time cures. A run of a known plan whose metric
-#: or width is not the plan's never becomes right: the fingerprint binds the plan.
+#: Reasons that loading a plan, a newer version of Sotto, or time cures. A run of a known plan whose
+#: metric or width is not the plan's never becomes right: the fingerprint binds the plan.
 CURABLE = (Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN, Reason.FUTURE)
 
 #: How far, in ms, the time of a record may be ahead of the broker's clock.
@@ -174,7 +174,7 @@ class RejectsFolder:
         for item in items:
             path = folder / hashlib.sha256(item).hexdigest()
             if not path.exists():
-                # Of several attempts at a bundle each writes a file of its own.
+                # Each of several attempts at a bundle writes a file of its own.
                 attempt = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
                 files.create(attempt, files.with_checksum(quarantine.KIND, item))
                 files.move([(attempt, path)])

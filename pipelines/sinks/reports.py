@@ -27,9 +27,10 @@ def copy_log(
     """Send the messages of an embedded log to a topic; return how many were sent and left out.
 
     Messages go in the order of their append times, those appended from ``since`` up to and with
-    ``until``, ms, each to the partition of its shard; the topic's times are the broker's. What is
-    damaged, or longer than a topic takes, is left out. ``progress`` is called with the bytes of
-    each record. What was sent before an error stays, and aggregators find duplicates of it.
+    ``until``, ms, each to the partition of its shard; the topic's times are the broker's. Records
+    that are damaged, or longer than a topic takes, are left out. ``progress`` is called with the
+    bytes of each record. Records that were sent before an error stay, and aggregators find
+    duplicates of them.
 
     Raises ParameterError if there is no log, and BrokerError if the topic cannot be used.
     """

@@ -43,7 +43,7 @@ _ANOTHER = "the database holds the results of another state directory of {}"
 
 @dataclass(frozen=True)
 class Projection:
-    """What brings the results of a collector to a committed generation."""
+    """Brings the results of a collector to a committed generation."""
 
     collector: str
     state: str  #: name of the state directory
@@ -331,7 +331,7 @@ def _stored(connection: sql.Connection, document: Document) -> bool:
 
 def _unstorable(error: DBAPIError) -> bool:
     """Return whether a database refused values for what they are, as it always will."""
-    # Of PostgreSQL, 22 are values out of range and 54 such as are too long for an index.
+    # PostgreSQL's class 22 is of values out of range and 54 of such as are too long for an index.
     state = getattr(error.orig, "sqlstate", None) or ""
     return isinstance(error, DataError) or state[:2] in ("22", "54")
 

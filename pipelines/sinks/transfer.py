@@ -24,7 +24,7 @@ _CHECK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Transferred:
-    """What became of a topic's records."""
+    """The outcome of a topic's records."""
 
     applied: Applied = field(default_factory=Applied)  #: of the documents
     poison: int = 0  #: records that are no documents, or under another's key

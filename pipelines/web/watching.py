@@ -204,7 +204,7 @@ def looking(watch: Watch | None) -> Iterator[None]:
         yield
         return
     stopped = threading.Event()
-    # What is being sent when the server ends is sent again by the next one.
+    # A message that is being sent when the server ends is sent again by the next one.
     thread = threading.Thread(target=watch.run, args=(stopped, _LOOK), daemon=True)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""What ``sotto design`` answers: about every metric of a plan, or one question without a plan."""
+"""The answers of ``sotto design``: about every metric of a plan, or one question without a plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WEEK = 7 * 86_400_000
 
 @dataclass(frozen=True)
 class Supposed:
-    """What is known of the data before they are collected."""
+    """Suppositions about the data before they are collected."""
 
     share: float | None = None
     #: Whether numbers lie all over their range.

@@ -1,4 +1,4 @@
-"""What a plan means, in lines: what it collects, and what that costs against the ceilings."""
+"""A plan's meaning, in lines: what it collects, and what that costs against the ceilings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sotto.plan.checks import amount
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
 
-#: Of how many reports the detection floors in a plan's description are.
+#: The number of reports that the detection floors in a plan's description are of.
 REPORTS = 10_000
 _NOTE = """\
 Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie

@@ -25,7 +25,7 @@ MAX_USERS = 10**12
 
 @dataclass(frozen=True)
 class Effect:
-    """What an experiment is to show.
+    """The effect that an experiment is to show.
 
     ``first`` and ``arm`` are the shares, or the means in the value's unit, in the first arm and in
     another one; ``power``, in (0, 1), the probability of noticing; ``error``, in (0, 1), that of an

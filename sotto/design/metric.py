@@ -42,7 +42,7 @@ class Goal:
     measure: str = "width"
     #: In the unit of the value; None where only what so many users reach is asked.
     target: float | None = None
-    #: Of the interval, in (0, 1).
+    #: The interval's confidence, in (0, 1).
     confidence: float = 0.95
 
 
@@ -81,7 +81,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Terms:
-    """What panels are traded against."""
+    """The terms that panels are traded against."""
 
     #: Milliseconds.
     period: int
@@ -124,9 +124,9 @@ class Design:
 
     question: Question
     goal: Goal
-    #: Of whom the errors are.
+    #: The number of users that the errors are of.
     users: int
-    #: What is estimated, and which data is assumed.
+    #: The estimated figure, and the data that is assumed.
     what: str
     data: str
     #: Those that are sent.
@@ -135,12 +135,12 @@ class Design:
     others: tuple[Other, ...]
     #: Micro-epsilon at which the users would reach a target that they miss.
     enough: int | None = None
-    #: What it would be with panels, where that is asked.
+    #: The design with panels, if that is asked.
     panels: tuple[PanelDesign, ...] = ()
     #: Users for an experiment, where one is asked for.
     effect: Effect | None = None
     arms: tuple[ArmUsers, ...] = ()
-    #: What it is by segment, where a plan has segments.
+    #: The design by segment, if a plan has segments.
     segments: tuple[SegmentDesign, ...] = ()
 
     @property

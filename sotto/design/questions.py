@@ -1,4 +1,4 @@
-"""What is asked about: a metric of a plan, or a type of value and a ladder alone."""
+"""The subject of a question: a metric of a plan, or a type of value and a ladder alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Question:
     panel: int = 1
     #: Budget periods in a window.
     periods: float = 1.0
-    #: Where the range begins; 0 of a share.
+    #: The beginning of the range; 0 for a share.
     low: float = 0.0
     #: Reports that a user can have in a window.
     most_reports: int = 1
@@ -141,7 +141,7 @@ def question_of(
 ) -> Question:
     """Return the question of a metric that is in no plan.
 
-    What is given is what the metric says: ``domain_size``, ``dimensions``, ``bits`` and so on; a
+    The arguments are what the metric says: ``domain_size``, ``dimensions``, ``bits`` and so on; a
     mechanism that is not named is the chooser's. Raises ParameterError if there is no such type or
     mechanism, or they cannot honour the ladder.
 

@@ -1,4 +1,4 @@
-"""What ``sotto design`` prints and draws."""
+"""The output of ``sotto design``, printed and drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 #: Points of a curve.
 _POINTS = 49
-#: What the errors of mechanisms are compared of, where that is not what stands above the table.
+#: The figure whose errors are compared, if it is not the one above the table.
 _RANKED = {
     "category": " of a share, for equal shares",
     "boolean": " of a share, for equal shares",

@@ -1,4 +1,4 @@
-"""What a plan's segments and arms can show, and what they tell of a device."""
+"""Figures that a plan's segments and arms can show, and what they tell of a device."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 DAY = 86_400_000
-#: Of 365.25 days.
+#: A year of 365.25 days.
 YEAR = 31_557_600_000
-#: What a plan should last for.
+#: Years that a plan should last for.
 YEARS = 10
 
 
@@ -35,7 +35,7 @@ class Levels:
     #: Epsilon that one value may cost, and a period for each of its days.
     value: float = 4.0
     day: float = 8.0
-    #: What the lifetime's ceiling should last for at least.
+    #: Years that the lifetime's ceiling should last for at least.
     years: float = 2.0
 
     def __post_init__(self) -> None:
@@ -46,13 +46,13 @@ class Levels:
 
 @dataclass(frozen=True)
 class DesignBudget:
-    """What a design may spend, in micro-epsilon; None where nothing is said."""
+    """The spending of a design, in micro-epsilon; None where nothing is said."""
 
-    #: What a period costs.
+    #: The cost of a period.
     period: int
     period_ceiling: int | None
     lifetime: int | None
-    #: What is paid once.
+    #: The cost that is paid once.
     permanent: int
     #: For how many periods the lifetime's ceiling pays; None for ever.
     periods: int | None
@@ -70,7 +70,7 @@ class Lifetime:
     period: int
     #: Micro-epsilon that periods may take: the lifetime's ceiling less permanent responses.
     ceiling: int
-    #: Of each N, ascending: what a turn costs, in micro-epsilon. Constant metrics take nothing.
+    #: Each N, ascending, with what a turn costs, in micro-epsilon. Constant metrics take nothing.
     costs: tuple[tuple[int, int], ...]
 
     @property

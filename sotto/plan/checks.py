@@ -1,4 +1,4 @@
-"""What a metric must satisfy: no plan loads that its mechanisms and ladders cannot honour.
+"""Conditions on a metric: no plan loads that its mechanisms and ladders cannot honour.
 
 Every problem names the level, the value found and what is allowed. The standard library alone is
 needed, so a device refuses the same plans as the compiler.
@@ -20,8 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
 
-#: What moves the rest of a line elsewhere: ends of lines, a terminal's commands, and what turns the
-#: direction of writing. To compile a regular expression takes a device as long as this module does.
+#: Characters that move the rest of a line elsewhere: ends of lines, a terminal's commands, and
+#: those that turn the direction of writing. To compile a regular expression takes a device as long
+#: as this module does.
 _CONTROLS = frozenset(
     map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)])
 )
@@ -41,22 +42,22 @@ MIN_PERIOD = 60_000
 MAX_COUNTS = 1 << 24
 #: Cells of all count vectors of a metric that are open at a time: 512 MiB.
 MAX_OPEN_COUNTS = 1 << 26
-#: Of how many reports a plan may ask that an estimate is.
+#: The largest minimum of reports that a plan may ask for.
 MAX_MINIMUM_REPORTS = 10**9
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 MAX_DOMAIN = 1 << 17
 #: Characters of a text for people.
 MAX_WORDS = 1024
-#: Of the names that are called significant, no more than half may be false on average.
+#: No more than half of the names that are called significant may be false on average.
 MAX_FALSE_DISCOVERY = 0.5
-#: What a value is about, in the terms of the forms of application stores
+#: Subjects of a value, in the terms of the forms of application stores
 #: (:mod:`sotto.disclosure.forms`).
 DATA_TYPES = (
     *("performance", "crash", "diagnostics", "interaction", "usage", "search", "content"),
     *("health", "fitness", "location", "purchases", "browsing", "device", "other"),
 )
-#: Of the points of an ordinal and the coordinates of a vector.
+#: The bound on the points of an ordinal and the coordinates of a vector.
 MAX_BOUND = 1e100
 #: Types whose ``domain`` lists their values.
 _LISTED = frozenset({"category", "ordinal", "top_item"})
@@ -169,7 +170,7 @@ def _repeat_problems(metric: CompiledMetric) -> list[str]:
 
 
 def _constant_problems(metric: CompiledMetric) -> list[str]:
-    """Of a value that is hidden once, and noise added to that in every period."""
+    """Problems of a value that is hidden once, and noise added to that in every period."""
     from mechanisms.registry import supports_constant
 
     name = metric.spec.get("name")
@@ -408,7 +409,7 @@ _WANTED = {
 
 
 def _symbol_problems(metric: CompiledMetric) -> list[str]:
-    """Of labels and the number of symbols, which must be the mechanism's."""
+    """Problems of labels and the number of symbols, which must be the mechanism's."""
     size = metric.spec.get("domain_size")
     ranged = metric.type == "ordinal" and metric.range is not None
     if ranged and len(set(metric.labels)) < len(metric.labels):

@@ -61,7 +61,7 @@ def spec_of(
 ) -> dict[str, Parameter]:
     """Return a mechanism of the registry with all its parameters.
 
-    Of those ``written`` in the plan, one that is none of the mechanism's stays, so that it is
+    A parameter ``written`` in the plan that is none of the mechanism's stays, so that it is
     refused.
 
     >>> asked = Asked("category", {"domain_size": 5, "missing": False}, (1_000_000,), "colour")

@@ -38,10 +38,10 @@ class Plan:
     """A plan that can be honoured."""
 
     compiled: CompiledPlan
-    #: Of each string metric that names a file of them: the strings that its reports are tested for.
-    #: No part of the compiled plan: devices do not need them.
+    #: Strings that the reports of each string metric that names a file of them are tested for. No
+    #: part of the compiled plan: devices do not need them.
     candidates: Mapping[str, tuple[str, ...]]
-    #: Of each metric whose mechanism was left open: why it has the one that it has.
+    #: Reasons for the mechanism of each metric that left it open.
     chosen: Mapping[str, str]
 
     def compile(self) -> CompiledPlan:

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
     from sotto.plan.fields import Wire
 
-#: Of compiled plans.
+#: The format of compiled plans.
 FORMAT = 2
-#: Of how many reports an estimate is at least, by default.
+#: The default minimum of an estimate's reports.
 MINIMUM_REPORTS = 20
 #: For how long before its end a plan is warned of (ms).
 ENDS_SOON = 90 * 86_400_000
@@ -92,7 +92,7 @@ class CompiledPlan:
     minimum_reports: int = MINIMUM_REPORTS
     #: ``required`` if messages are signed, else ``none``.
     authentication: Wire[str] = "none"
-    #: What is collected and what for, in words.
+    #: The collected values and their purpose, in words.
     description: str | None = None
     purpose: str | None = None
     #: Names of the groups that a person may agree to one by one, sorted, and what is said of each.
@@ -325,7 +325,7 @@ def _segment(document: object) -> tuple[str, tuple[str, ...]]:
     return name, Fields(document, f"segment {name!r}").items("values", (str,)) or ()
 
 
-#: What the fingerprint covers: all that decides which bytes a device sends, and how they are
+#: Fields that the fingerprint covers: all that decide which bytes a device sends, and how they are
 #: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
 _PLAN_WIRE = on_wire(CompiledPlan)
 _METRIC_WIRE = on_wire(CompiledMetric, parameters="mechanism") | {"repeat"}

@@ -1,7 +1,7 @@
 """The plan as it is written: YAML, its keys and types, before anything is chosen or compiled.
 
-What a value may be *in itself* is checked here; what the values must be *together* is checked
-once for all plans, compiled ones too, by :mod:`sotto.plan.checks`.
+Values are checked *in themselves* here; what the values must be *together* is checked once for all
+plans, compiled ones too, by :mod:`sotto.plan.checks`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _parameter(name: str, key: object, value: object) -> Parameter:
 
 
 class MetricFile(_Model):
-    """What a metric of any type says."""
+    """Keys of a metric of any type."""
 
     #: Those of its fields that are parameters of its mechanism.
     _parameters: ClassVar[tuple[str, ...]] = ("missing",)
@@ -185,7 +185,7 @@ class MetricFile(_Model):
 
     @property
     def given(self) -> dict[str, Parameter]:
-        """What the metric itself says of its mechanism's parameters."""
+        """Parameters of its mechanism that the metric itself gives."""
         given = {name: getattr(self, name) for name in self._parameters}
         return given if self.size is None else {"domain_size": self.size, **given}
 
@@ -417,7 +417,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_decimal)
 
-#: What pydantic's types are called in a plan.
+#: Names of pydantic's types in a plan.
 _MAPPING = "a mapping, such as {key: value}"
 _WANTED = {
     "tuple_type": "a list, such as [a, b]",
@@ -428,7 +428,7 @@ _WANTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
 }
-#: What stands in the place of a mapping or a list, by key.
+#: Shapes that a mapping or a list has in a plan, by key.
 _SHAPES = {
     "ceilings": "{period: 6, lifetime: 300}",
     "repeat": "{once: first} or {every: 3}",

@@ -1,8 +1,8 @@
 """One metric of a compiled plan: its fields, and the symbol that a value becomes.
 
 Only a value of the wrong *type* is refused, never a value: whether a report is sent must not
-depend on it. What lies outside a range is clipped, what is not listed becomes what ``outside``
-says. Needs the standard library alone.
+depend on it. A number outside a range is clipped, a value that is not listed becomes what
+``outside`` says. Needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ else:
 
 #: A parameter of a mechanism; a tuple is a list of whole numbers.
 Parameter: TypeAlias = str | int | bool | tuple[int, ...]
-#: What a mechanism randomizes: the number of a category, answer, point or item; a string's UTF-8;
-#: a number scaled to ``[0, 1]``, None where it is missing; a vector of such numbers.
+#: The input of a mechanism: the number of a category, answer, point or item; a string's UTF-8; a
+#: number scaled to ``[0, 1]``, None where it is missing; a vector of such numbers.
 Symbol: TypeAlias = int | bytes | float | tuple[float, ...] | None
 
 #: The types of metrics.
@@ -82,7 +82,7 @@ class CompiledMetric:
     parameters: Wire[tuple[tuple[str, Parameter], ...]]
     #: The values of a category, of an ordinal metric without a range, or a top item's items.
     domain: Wire[tuple[str, ...] | None]
-    #: What becomes of a value outside the domain or range: ``other`` or a value of the domain for a
+    #: The fate of a value outside the domain or range: ``other`` or a value of the domain for a
     #: category or item, ``missing`` or a value of the domain for an ordinal metric, ``clip`` where
     #: there is a range.
     outside: Wire[str | None]
@@ -104,19 +104,19 @@ class CompiledMetric:
     #: Milliseconds after an event until which its reports are accepted: last delay, one budget
     #: period, grace.
     horizon: int
-    #: Of a survey.
+    #: The question of a survey.
     question: str | None = None
     #: A device answers in one of so many budget periods; 1 is every period.
     panel: Wire[int] = 1
-    #: What is collected and what for, in words, None where the plan does not say.
+    #: The collected value and its purpose, in words, None where the plan does not say.
     description: str | None = None
     purpose: str | None = None
     #: One of :data:`sotto.plan.checks.DATA_TYPES`, as application stores ask for it.
     data_type: str | None = None
     #: Which of the plan's groups a person agrees to with it.
     group: Wire[str | None] = None
-    #: Of a string metric: of the candidates that are called significant, the share that nobody has
-    #: is at most this on average; None where that is a 5 % chance of any such name.
+    #: The largest share, on average, of a string metric's significant candidates that nobody has;
+    #: None where that is a 5 % chance of any such name.
     false_discovery_rate: float | None = None
 
     @classmethod
@@ -276,11 +276,11 @@ class CompiledMetric:
         """Return the symbol of a value: what the mechanism randomizes.
 
         Only a wrong type is refused, never a value: numbers are clipped to the range, values
-        that are not listed become what ``outside`` says. Where missing values are allowed, None
-        and NaN are missing; where they are not, NaN counts as the lowest value. Of an ordinal
-        metric with a range the symbol is the nearest point; of a top item it is that of one
-        event, of which the device counts a period's. Raises ValueTypeError, whose message never
-        contains the value, if the type is wrong, or the length of a vector.
+        that are not listed become what ``outside`` says. None and NaN are missing if missing values
+        are allowed; where they are not, NaN counts as the lowest value. The symbol of an ordinal
+        metric with a range is the nearest point; of a top item it is that of one event, of which
+        the device counts a period's. Raises ValueTypeError, whose message never contains the value,
+        if the type is wrong, or the length of a vector.
 
         Privacy
         -------
@@ -306,7 +306,8 @@ class CompiledMetric:
     def within(self, value: object) -> bool:
         """Whether a value is one that the plan names or whose range it lies in, for tests of apps.
 
-        Of any other :meth:`encode` makes what ``outside`` says. Raises ValueTypeError as that does.
+        Any other value becomes, by :meth:`encode`, what ``outside`` says. Raises ValueTypeError as
+        that does.
         """
         self.encode(value)
         if value is None:
@@ -340,7 +341,7 @@ class CompiledMetric:
         if self.domain is not None:
             if not isinstance(value, str):
                 raise self._refused("str", value)
-            # Of a plan that names no other place, what is not listed is missing.
+            # A value that is not listed is missing, in a plan that names no other place for it.
             return self._listed(value)
         if not _is_number(value):
             raise self._refused("int or float", value)
@@ -355,7 +356,7 @@ class CompiledMetric:
         expected = f"a sequence of {dimensions} numbers"
         numbers = value
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
-            # What numpy's arrays and others like them have, whether or not numpy is installed.
+            # The method of numpy's arrays and others like them, whether or not numpy is installed.
             listed = cast(Callable[[], object] | None, getattr(value, "tolist", None))
             numbers = listed() if callable(listed) else None
         if not (isinstance(numbers, Sequence) and all(map(_is_number, numbers))):
@@ -375,7 +376,7 @@ class CompiledMetric:
         except OverflowError:
             value = math.inf if value > 0 else -math.inf
         except (TypeError, ValueError, ArithmeticError):
-            # Of an app's own type of number; what it raises may say which number it is.
+            # An error of an app's own type of number may say which number it is.
             raise self._refused("a number that float() takes", value) from None
         if value >= high:
             return 1.0

@@ -85,7 +85,7 @@ class Reject(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What messages hold: acceptable rows, at most one batch a metric, and everything else."""
+    """Contents of messages: acceptable rows, at most one batch a metric, and everything else."""
 
     batches: list[Batch]
     rejects: list[Reject]

@@ -43,7 +43,7 @@ class Reason(IntEnum):
 
 
 class Meaning(NamedTuple):
-    """What was rejected for a reason."""
+    """The meaning of a reason."""
 
     text: str
     #: The field of a message (``docs/formats.md``) at which it is seen; empty for whole messages.

@@ -1,4 +1,4 @@
-"""What a cell says: a time, a number, a truth value, or why it says none of them."""
+"""The value of a cell: a time, a number, a truth value, or why it says none of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FALSE = frozenset({"false", "f", "no", "n", "0"})
 
 
 class Cell(Enum):
-    """What a cell is when it is no value."""
+    """The kind of a cell that is no value."""
 
     WRONG_TYPE = "wrong type"
     NOT_TEXT = "bytes that are no UTF-8 text"

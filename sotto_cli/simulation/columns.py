@@ -43,9 +43,9 @@ class Table:
     """The columns of a file that are used."""
 
     columns: dict[str, TableColumn]
-    #: Where each row begins: the line of a CSV file, the row of a Parquet file, counted from 1.
+    #: The place of each row: the line of a CSV file, the row of a Parquet file, counted from 1.
     lines: NDArray[np.int64]
-    #: What ``lines`` counts.
+    #: The unit of ``lines``.
     place: str
     #: Lines of rows with too many cells or too few, which are left out.
     ragged: list[int] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 A device lives through its own rows in time order. Between them it wakes to send, once in each
 slot of ``send_every``, whenever something is due, and after its last row its clock runs on until
-every level is delivered. What it sends goes through a :class:`Network` to the log.
+every level is delivered. Its messages go through a :class:`Network` to the log.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
 BUFFER_BYTES = 64 << 20
-#: What a buffered message costs beside its bytes: a tuple, an integer and an object header.
+#: The cost of a buffered message beside its bytes: a tuple, an integer and an object header.
 _OVERHEAD = 160
-#: Of every device, whatever the environment says but for the three variables about privacy.
+#: Settings of every device, whatever the environment says but for the three variables about
+#: privacy.
 SETTINGS = Settings(background=False)
 
 
 class Network(Protocol):
-    """What lies between devices and log, for simulations that plant faults."""
+    """The way between devices and log, for simulations that plant faults."""
 
     def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
         """Return what arrives of a message sent at ``sent`` (ms): append times and bytes."""
@@ -71,8 +72,8 @@ class Schedule:
 class KeptValues:
     """Which row's value a metric's chain was made of: for simulations, never written to a log.
 
-    Of a constant metric that is the same row in every period. A top item's chain is made of all
-    rows of a period, and is left out.
+    A constant metric has the same row in every period. A top item's chain is made of all rows of a
+    period, and is left out.
     """
 
     device: int
@@ -95,7 +96,7 @@ class AuditLine:
 
 @dataclass
 class Played:
-    """What came of a fleet, or of a part of it; parts add up with :meth:`merge`."""
+    """The result of a fleet, or of a part of it; parts add up with :meth:`merge`."""
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -304,10 +305,10 @@ class Fleet:
         self._seed = seed
         #: When devices send, where that follows from a seed.
         self._jitter: random.Random | None = None
-        #: Of what the next device draws.
+        #: The source of the next device's draws.
         self.source: Source = SystemSource()
         self._times = recordings.time.tolist()
-        #: Of each metric what the rows have, and what remembers its draws.
+        #: Each metric has what the rows hold, and what remembers its draws.
         self._columns = [
             (each, recordings.values[each.name].tolist(), _witness(each) if witness else None)
             for each in self._plan.metrics
@@ -355,7 +356,7 @@ class Fleet:
 
     def _begin_draws(self, number: int) -> None:
         if self._seed is not None:
-            # Of each device its own, so that it does not matter which process plays it.
+            # Each device has its own, so that it does not matter which process plays it.
             seed = f"{self._seed}/{number}".encode()
             self.source = SeededSource(int.from_bytes(sha256(seed), "little"))
             self._jitter = random.Random(seed)

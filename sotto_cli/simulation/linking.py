@@ -1,8 +1,8 @@
 """How well two reports of a constant metric can be recognized as of one device.
 
-All that a device ever reports of a constant metric is drawn from one permanent response. What is
-drawn from one response resembles each other more than what is drawn from two, also where both are
-of the same value; a response with many possible outputs is all but unique.
+All that a device ever reports of a constant metric is drawn from one permanent response. Reports
+drawn from one response resemble each other more than those drawn from two, also where both are of
+the same value; a response with many possible outputs is all but unique.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MUCH = 0.01
 _NO_ID = bytes(16)
 #: For what is too small for the difference of two floats.
 _TINY = 1e-300
-#: Of the simulation, so that a plan always gets the same figure.
+#: The seed of the simulation, so that a plan always gets the same figure.
 _SEED = 19
 
 
@@ -32,9 +32,9 @@ def recognized(metric: CompiledMetric) -> float:
 
     So many devices have the same value and a permanent response each, and send two reports, both
     at the strongest level that leaves a device. The second that is likeliest to be drawn from the
-    same response as a given first one is picked. What is returned is the part of trials in which
-    that is the right one, in a simulation with a fixed seed; where bits have laws of their own
-    their mean is taken, so that who takes each for itself picks better.
+    same response as a given first one is picked. The part of trials in which that is the right one
+    is returned, from a simulation with a fixed seed; where bits have laws of their own their mean
+    is taken, so that who takes each for itself picks better.
     """
     from mechanisms.testing import SeededSource
 
@@ -79,7 +79,8 @@ def _any_value(metric: CompiledMetric) -> object:
 def _weights(mechanism: Mechanism, sent: int) -> tuple[float, float]:
     """Return how the logarithm of the likelihood ratio weighs common bits, and all that are set.
 
-    Of one bit that the value leaves at 0: it is set in the response, which is then sent twice.
+    The weights of one bit that the value leaves at 0: it is set in the response, which is then sent
+    twice.
     """
     permanent, seen = (
         sum(q for _, q in laws) / len(laws)

@@ -12,7 +12,7 @@ import pyarrow.parquet
 from sotto.errors import FormatError, ParameterError
 from sotto_cli.simulation.columns import Table, TableColumn
 
-#: What Arrow raises where a file is damaged; its own message may quote a cell.
+#: Errors that Arrow raises for a damaged file; its own message may quote a cell.
 _ARROW = (pa.ArrowException, OSError, ValueError)
 
 

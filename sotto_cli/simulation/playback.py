@@ -53,10 +53,10 @@ class Replay:
     witness: bool = False
     #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES
-    #: Of all that is drawn; None for the operating system's randomness. Whoever knows it can undo
-    #: the randomization.
+    #: The seed of all that is drawn; None for the operating system's randomness. Whoever knows it
+    #: can undo the randomization.
     seed: int | None = None
-    #: What makes and plays devices; another one compares them with real clients.
+    #: The class that makes and plays devices; another one compares them with real clients.
     fleet: type[Fleet] = Fleet
 
     def run(
@@ -163,7 +163,7 @@ def _work(
     part: int,
 ) -> Played:
     """Play a share back in a process of its own."""
-    # What there is by now stays to the end, and a device that is through leaves no cycles.
+    # Everything made by now stays to the end, and a device that is through leaves no cycles.
     gc.freeze()
     gc.set_threshold(50_000)
     return _play(replay, CompiledPlan.from_json(plan), recordings, numbers, part, _progress.put)

@@ -1,4 +1,4 @@
-"""What devices send: recordings through the SDK's own client, into a publisher that keeps them.
+"""Reports of devices: recordings through the SDK's own client, into a publisher that keeps them.
 
 The client's clock is moved from one recording to the next, so that the event time of a report says
 which recording it is of. Nothing else is simulated: consent, decisions, the ledger, the store in

@@ -56,7 +56,7 @@ class TableProblem:
     """Something in the input that somebody should look at."""
 
     what: str
-    #: What was done about it.
+    #: The measure taken about it.
     done: str
     #: The column, None if it is of whole rows.
     column: str | None
@@ -84,7 +84,7 @@ class Columns:
     metrics: Mapping[str, str]
     #: Cells of these texts count as empty, beside the empty cell itself.
     nulls: frozenset[str] = frozenset()
-    #: What a time that is a number counts: ``s``, ``ms``, ``us`` or ``ns``.
+    #: The unit of a time that is a number: ``s``, ``ms``, ``us`` or ``ns``.
     time_unit: str = "ms"
     #: The column of each of the plan's segments that the input has.
     segments: Mapping[str, str] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Recordings:
-    """What devices record, n entries sorted by device and time."""
+    """Recordings of devices, n entries sorted by device and time."""
 
     #: Number of each entry's row in the input, from 0.
     row: NDArray[np.int64]
@@ -152,7 +152,7 @@ class Recordings:
     rows: int
     #: Rows left out, by reason.
     skipped: Counter[str] = field(default_factory=Counter)
-    #: What is wrong with the input: rows left out, cells of the wrong type, times to be doubted.
+    #: Problems of the input: rows left out, cells of the wrong type, times to be doubted.
     problems: tuple[TableProblem, ...] = ()
     #: By segment, of shape (n,): what the device was, ``None`` where that is not said.
     segments: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
@@ -195,7 +195,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     CSV is UTF-8 with a header line. Times are ISO 8601 (without an offset: UTC) or numbers of
     ``columns.time_unit`` since the epoch; a Parquet timestamp is what it says. Raises
     ParameterError if a column is absent or the name of the file ends otherwise, FormatError if it
-    is not what its name says. What is wrong with single rows and cells is in ``problems``.
+    is not what its name says. Problems of single rows and cells are in ``problems``.
     """
     table = _read(path, columns)
     found = _Problems(table)
@@ -237,7 +237,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     segments = {}
     for name, column in columns.segments.items():
         said = _decoded(table.columns[column], columns.nulls, str)[kept]
-        # What is no text is no value that the plan lists.
+        # A cell that is no text is no value that the plan lists.
         bad = np.fromiter((cell is NOT_TEXT for cell in said), np.bool_, len(kept))
         found.add(NOT_TEXT.value, "such cells count as other", column, kept[bad])
         said[bad] = None

@@ -4,7 +4,7 @@ The device shows the pseudonyms that it still has: sotto ledger app.db --full, o
 each period of client.ledger() in an app. Once everything of a period is sent, the device has
 erased its pseudonym, and nobody can say any more which one was his.
 
-What counted of a pseudonym in budget periods that are open is taken back, as if it had never
+A pseudonym's counted reports in budget periods that are open are taken back, as if it had never
 reported: from the state, the counts, the results, and the bytes in quarantine. Later reports of it
 are rejected as 'forgotten', by number, until all of them would be late. A keyed hash stays in the
 state until then, and nothing else.
@@ -18,8 +18,8 @@ It stays, and cannot be taken out here:
 A streaming job has its state in the runner's checkpoints, where nothing can be taken out: its
 reports go when their budget period is closed.
 
-Who hands in a pseudonym shows which reports were his, for as long as you keep the request. Read
-pseudonyms from a file or a pipe: command lines are seen by others on the machine.
+Anybody who hands in a pseudonym shows which reports were his, for as long as you keep the request.
+Read pseudonyms from a file or a pipe: command lines are seen by others on the machine.
 
 examples:
   sotto forget --state build/state --dry-run --file request.txt

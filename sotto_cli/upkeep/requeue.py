@@ -4,13 +4,13 @@ A report whose plan an aggregator does not have goes to quarantine, whole. Give 
 waits there for it is taken again, each report judged by the time at which the log first took it:
 one that was late stays late, and so is one of a budget period that has been closed since; one that
 has been counted meanwhile is a duplicate. A record that was ahead of the reader's clock is taken
-again, and judged by its own time, once that has passed. What was rejected for any other reason
-would be rejected again, and cannot be requeued. Nothing is removed from quarantine: what was
-requeued is noted there, so that nothing is requeued twice.
+again, and judged by its own time, once that has passed. Reports rejected for any other reason would
+be rejected again, and cannot be requeued. Nothing is removed from quarantine: what was requeued is
+noted there, so that nothing is requeued twice.
 
 Plans that the state directory has are not given again.
 
-Of runs (--state) reports are counted at once. Of a streaming job (--topic) they go from
+Reports of runs (--state) are counted at once. Those of a streaming job (--topic) go from
 NAME-quarantine to NAME-requeue, which the job reads, and runs do not; give it the plan first.
 
 examples:
@@ -23,8 +23,8 @@ examples:
 
 Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
 
-The dry run does not say what would count: of budget periods that are closed all is late. What is in
-quarantine for other reasons, sotto quarantine shows.
+The dry run does not say what would count: of budget periods that are closed all is late. Sotto
+quarantine shows what is in quarantine for other reasons.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ since is lost; a run of a log reports it as corrupt_log, one of topics refuses t
 
 Use it in the place of the directory that is lost, never beside it. Results are made again by the
 next run: in the directory's own database at once, in another one once --database has said that the
-results there are to go. Where it publishes to topics, the next run says what to do.
+results there are to go. The next run says what to do if it publishes to topics.
 
-Who was forgotten since the backup was made is forgotten again, before the directory is there:
-sotto forget and sotto backup note keyed hashes in STATE.forgotten, beside the state directory. At
-another place, give that file with --forgotten; without it nothing is restored. --forgotten none
-brings them back: then do sotto forget again.
+A pseudonym that was forgotten since the backup was made is forgotten again, before the directory is
+there: sotto forget and sotto backup note keyed hashes in STATE.forgotten, beside the state
+directory. At another place, give that file with --forgotten; without it nothing is restored.
+--forgotten none brings them back: then do sotto forget again.
 
 examples:
   sotto restore state-2026-06-01.tar --state build/state

@@ -8,9 +8,10 @@ over by the log's clock. This removes besides:
   checkpoints of streaming jobs that have ended (--checkpoints, --flink): Flink keeps the last ones
   of each, with pseudonyms in them; one is needed until a job that runs has completed a later one
 
-What a run, a requeue or an audit may need stays. A state directory that is restored from a backup
-takes from the log what came since: --keep at least the age of the oldest backup that you would
-restore. All jobs that read the log must have counted a segment: give a log to one state directory.
+Files that a run, a requeue or an audit may need stay. A state directory that is restored from a
+backup takes from the log what came since: --keep at least the age of the oldest backup that you
+would restore. All jobs that read the log must have counted a segment: give a log to one state
+directory.
 
 sotto aggregate --follow --log-retention 60d does the first by itself. Topics remove by age on
 their own: sotto topics check says what they must be set to.
