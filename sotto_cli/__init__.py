@@ -1,4 +1,13 @@
-"""The ``sotto`` command: one subcommand a module, imported when it is asked for."""
+"""Telemetry sotto voce: devices randomize each value before they send it, again and again with less
+noise, and keep a ledger of what that cost; an aggregator counts, audits and estimates.
+
+examples:
+  sotto plan check plan.yaml              what a plan collects, and what that costs
+  sotto plan compile plan.yaml            make the JSON that devices and aggregators read
+  sotto COMMAND --help                    more about one command
+
+Errors go to standard error and end with status 2; docs/operations.md lists all exit statuses.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,7 @@ import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sotto.errors import ParameterError, SottoError, did_you_mean, install_hint
 from sotto.exit_status import ExitStatus
@@ -61,20 +70,6 @@ _EXTRAS = {
     "jinja2": "web",
     "shtab": "completion",
 }
-
-_DESCRIPTION = """\
-Telemetry sotto voce: devices randomize each value before they send it, again and again with less
-noise, and keep a ledger of what that cost; an aggregator counts, audits and estimates.
-"""
-
-_EPILOG = """\
-examples:
-  sotto plan check plan.yaml              what a plan collects, and what that costs
-  sotto plan compile plan.yaml            make the JSON that devices and aggregators read
-  sotto COMMAND --help                    more about one command
-
-Errors go to standard error and end with status 2; docs/operations.md lists all exit statuses.
-"""
 
 #: Options of the release before, and what they are called now.
 _RENAMED = {"--json": "--format json"}
@@ -147,25 +142,25 @@ def command_module(name: str) -> ModuleType:
 
 def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all commands, or of the one alone that the arguments name."""
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(prog="sotto", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    parser = _Parser(prog="sotto", **_help_of(__doc__))
     parser.add_argument("--version", action="version", version=f"sotto {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = given[0] if given else ""
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
         module = command_module(name)
-        description, examples, text = (module.__doc__ or "").partition("examples:\n")
-        help = description.partition("\n")[0].rstrip(".")
-        command = commands.add_parser(
-            name,
-            help=help[:1].lower() + help[1:],
-            description=description,
-            epilog=examples + text,
-            formatter_class=layout,
-        )
+        about = _help_of(module.__doc__)
+        first = about["description"].partition("\n")[0].rstrip(".")
+        command = commands.add_parser(name, help=first[:1].lower() + first[1:], **about)
         command.set_defaults(run=module.run)
         module.add_arguments(command)
     return parser
+
+
+def _help_of(text: str | None) -> dict[str, Any]:
+    """Return the help of a parser from a module's docstring: examples, and what follows, last."""
+    description, examples, rest = (text or "").partition("examples:\n")
+    layout = argparse.RawDescriptionHelpFormatter
+    return {"description": description, "epilog": examples + rest, "formatter_class": layout}
 
 
 def _words(error: Exception) -> str:

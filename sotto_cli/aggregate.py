@@ -84,16 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--accept-loss", "go on behind records that the broker has deleted before they were counted"
     )
-    add("--state DIR", "where state and results are kept", required=True)
+    add("--state", required=True)
     files = "folder or URI (gs://, s3://, ...) of the files that jobs write, if not in --state"
     add("--files PLACE", files)
-    add("--database URL", "default: results.db in the state directory (SQLite)")
+    add("--database")
     add("--publish NAME", "also to a topic of estimates, by its full name")
     rejected = "what is rejected also to a topic of quarantine, by its full name"
     add("--publish-quarantine NAME", rejected)
     reach = "how to reach these topics' brokers (JSON); default: as those of the reports"
     add("--publish-broker FILE", reach)
-    add("--follow", "go on with what comes, until interrupted")
+    add("--follow")
     add("--every DURATION", "how often to look", "10s")
     kept = "with --follow and --log: remove segments that are counted and this old, once an hour"
     add("--log-retention DURATION", kept)

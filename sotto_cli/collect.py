@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_plans(parser, "whose reports are taken", required=False)
     add("--plans DIR", "a folder of such files, read again every few seconds")
     where = parser.add_mutually_exclusive_group()
-    options.add(where, "--log DIR", "an embedded log")
+    options.add(where, "--log")
     options.add_broker(where)
     add("--topic NAME", "the topic of reports to write to, by its full name")
     add("--name NAME", "partition of the log that it alone writes", "collector")

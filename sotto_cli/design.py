@@ -43,7 +43,7 @@ _SINGLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
     add = partial(options.add, parser)
-    add("--metric NAME", "of the plan, only this one")
+    add("--metric")
     goal = parser.add_argument_group("what is wanted")
     options.add(goal, "--users N", "users in a window")
     measure = goal.add_mutually_exclusive_group()

@@ -59,10 +59,10 @@ from sotto_cli.options import add, add_format, warn
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
-    add(place, "--state DIR", "of sotto aggregate")
-    add(place, "--database URL", "of sotto aggregate, where it has its own")
+    add(place, "--state")
+    add(place, "--database")
     add(parser, "--collector NAME", "only this one's, of a database that serves several")
-    add(parser, "--metric NAME", "only this one")
+    add(parser, "--metric")
     add(parser, "--window TIME", "only windows that contain this time")
     add(parser, "--under SHARE", "also what the truth may be if so many reports are forged")
     chosen = parser.add_mutually_exclusive_group()

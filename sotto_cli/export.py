@@ -34,8 +34,8 @@ FORMATS = ("parquet", "csv", "arrow", "json")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
-    options.add(place, "--state DIR", "of sotto aggregate")
-    options.add(place, "--database URL", "of sotto aggregate or sotto sink, where it has its own")
+    options.add(place, "--state")
+    options.add(place, "--database")
     add = partial(options.add, parser)
     options.add_format(parser, *FORMATS)
     add("--out PATH", "the folder, or with --table the file", required=True, type=Path)

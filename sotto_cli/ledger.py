@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("device", nargs="?", type=Path, help="a device's state file")
-    add(parser, "--state DIR", "where an aggregator keeps its state")
+    add(parser, "--state")
     add(parser, "--pseudonym HEX", "whom to look up there: 32 digits")
     add(parser, "--full", "write ids out; they link a device to its reports")
 

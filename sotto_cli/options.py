@@ -155,11 +155,32 @@ _TYPES: dict[str, Callable[[str], object]] = {
 }
 
 
+#: Options that mean the same to all commands that have them: value, help, default.
+_SHARED: dict[str, tuple[str, str, object]] = {
+    "--state": ("DIR", "the state directory of sotto aggregate", None),
+    "--database": ("URL", "default: results.db in the state directory (SQLite)", None),
+    "--log": ("DIR", "an embedded log", None),
+    "--metric": ("NAME", "only this metric", None),
+    "--follow": ("", "go on with what comes, until interrupted", None),
+    "--dry-run": ("", "print what would be done, and change nothing", None),
+    "--wait": ("DURATION", "how long to wait for a run that is under way", "60s"),
+}
+
+
 def add(
-    parser: argparse._ActionsContainer, name: str, help: str, default: object = None, **more: Any
+    parser: argparse._ActionsContainer,
+    name: str,
+    help: str | None = None,
+    default: object = None,
+    **more: Any,
 ) -> None:
-    """Declare an option such as ``--every DURATION``; without a word for its value it is a flag."""
+    """Declare an option such as ``--every DURATION``; without a word for its value it is a flag.
+
+    One without help is one that several commands share.
+    """
     flag, _, value = name.partition(" ")
+    if help is None:
+        value, help, default = _SHARED[flag]
     if not value:
         parser.add_argument(flag, action="store_true", help=help)
         return
@@ -200,15 +221,10 @@ def add_reasons(parser: argparse.ArgumentParser, help: str) -> None:
     add(parser, "--reason REASON", help, [], action="append", type=reason)
 
 
-def add_wait(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--wait``."""
-    add(parser, "--wait DURATION", "how long to wait for a run that is under way", "60s")
-
-
 def add_source(parser: argparse.ArgumentParser, topics: str) -> None:
     """Declare ``--log``, ``--kafka`` and ``--broker``, of which one is given, and ``--topic``."""
     where = parser.add_mutually_exclusive_group(required=True)
-    add(where, "--log DIR", "an embedded log")
+    add(where, "--log")
     add_broker(where)
     add(parser, "--topic NAME", topics, [], action="append")
 
@@ -233,8 +249,8 @@ def topics_of(names: Sequence[str] | str | None) -> list[ReportTopic]:
 
 def add_results(parser: argparse.ArgumentParser) -> None:
     """Declare where results and plans are: ``--state``, ``--database``, ``--plan``."""
-    add(parser, "--state DIR", "of sotto aggregate")
-    add(parser, "--database URL", "default: results.db in the state directory (SQLite)")
+    add(parser, "--state")
+    add(parser, "--database")
     add_plans(parser, "where no state directory has the plans", required=False)
 
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_broker(parser.add_mutually_exclusive_group(required=True))
     add("--topic NAME", "a topic of estimates, by its full name", required=True)
     add("--database URL", "sqlite:///FILE, postgresql+psycopg://… or duckdb:///FILE", required=True)
-    add("--follow", "go on with what comes, until interrupted")
+    add("--follow")
     add("--every DURATION", "how often to look", "1s")
     other = "put another topic's or job's results in the place of those in the database"
     add("--replace", other)

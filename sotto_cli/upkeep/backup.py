@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    options.add(what, "--state DIR", "of sotto aggregate")
+    options.add(what, "--state")
     options.add(what, "--check FILE", "read a backup, and say whether it is whole")
     add("--out FILE", "where to write it; it must not exist")
-    options.add_wait(parser)
+    add("--wait")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
-    add("--state DIR", "of sotto aggregate", required=True)
+    add("--state", required=True)
     parser.add_argument(
         "--file",
         metavar="FILE",
         required=True,
         help="pseudonyms, 32 hexadecimal digits a line; - for standard input",
     )
-    add("--database URL", "as of sotto aggregate")
-    add("--dry-run", "print what there is of each, and change nothing")
-    options.add_wait(parser)
+    add("--database")
+    add("--dry-run")
+    add("--wait")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -41,16 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
     options.add_plans(parser, "with --state only those that it does not have", required=False)
     where = parser.add_mutually_exclusive_group(required=True)
-    options.add(where, "--state DIR", "the state directory of runs")
+    options.add(where, "--state")
     options.add_broker(where)
     add("--topic NAME", "the topic of reports that the streaming job reads")
-    add("--database URL", "as of sotto aggregate")
+    add("--database")
     reasons = "unknown_plan, unknown_version or future; again for another (default: all)"
     options.add_reasons(parser, reasons)
     add("--again", "with --topic: also what was given back before the job had its plan")
-    add("--dry-run", "print what waits, and change nothing")
+    add("--dry-run")
     add("--max-reports N", "reports in one commit, which bounds memory", 1_000_000)
-    options.add_wait(parser)
+    add("--wait")
 
 
 def run(args: argparse.Namespace) -> int:

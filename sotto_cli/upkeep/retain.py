@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
-    add("--state DIR", "of sotto aggregate")
+    add("--state")
     add("--log DIR", "of sotto aggregate: remove its old segments")
     add("--checkpoints DIR", "Flink's: remove those of jobs that have ended")
     add("--flink URL", "with --checkpoints: Flink's job manager, which knows what runs")
     add("--keep DURATION", "how long these stay; default: the plans' horizon, 7d for checkpoints")
-    add("--database URL", "as of sotto aggregate")
-    add("--dry-run", "print what would be removed, and change nothing")
-    options.add_wait(parser)
+    add("--database")
+    add("--dry-run")
+    add("--wait")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import pytest
 from clientsdk.testing import small_plan
 from sotto.kafka.brokers import Broker
 from sotto.plan.files import plans_of
-from sotto_cli import command_module, options
+from sotto_cli import command_module, command_parser, options
 
 ELSE = {
     "aggregate": ["--topic", "reports-e1-p2", "--state", "s"],
@@ -62,3 +62,35 @@ def test_a_compiled_plan_has_no_candidates(tmp_path):
     found, candidates = plans_of([tmp_path / "plan.json"])
     assert found == [small_plan()]
     assert candidates == {small_plan().fingerprint: {}}
+
+
+#: Options of one name that mean different things to different commands.
+DIFFERENT = {"--out", "--segment", "--devices", "--experiment", "--epsilon", "--mechanism"}
+
+
+def options_of(parser, name=""):
+    """Yield the command, flag, value and help of every option of a parser and those below it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below, command in action.choices.items():
+                yield from options_of(command, f"{name} {below}".strip())
+        for flag in action.option_strings:
+            yield name, flag, action.metavar, action.help
+
+
+def test_an_option_takes_the_same_kind_of_value_in_all_commands():
+    values = {}
+    for _, flag, value, _ in options_of(command_parser()):
+        values.setdefault(flag, set()).add(value)
+    assert {flag for flag, each in values.items() if len(each) > 1} == DIFFERENT
+
+
+def test_an_option_that_is_shared_is_declared_once():
+    """Its text is in the table alone, and several commands have it."""
+    users = {flag: set() for flag in options._SHARED}
+    for name, flag, value, help in options_of(command_parser()):
+        word, text, _ = options._SHARED.get(flag, ("", None, None))
+        if text is not None and help.startswith(text):
+            assert value == (word or None)
+            users[flag].add(name)
+    assert all(len(names) > 1 for names in users.values()), users
