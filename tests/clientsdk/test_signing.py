@@ -316,7 +316,7 @@ def not_installed(monkeypatch):
 
 def test_without_the_package_there_is_no_client(path, not_installed):
     not_installed()
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sottovoce-tools\[signatures\]'"):
+    with pytest.raises(ModuleNotFoundError, match="sottovoce-tools"):
         device(state=path)
     assert not path.exists()
     assert device(state=path, authentication="none").record("colour", "a") is Outcome.ACCEPTED

@@ -208,9 +208,9 @@ def test_where_telemetry_is_switched_off_the_command_says_by_what(tool, tmp_path
 
 def test_what_makes_no_sense_is_refused(tmp_path):
     with client_of(tmp_path / "device.db") as client:
-        with pytest.raises(ParameterError, match="action must be one of on, off, status, show"):
+        with pytest.raises(ParameterError, match="action"):
             telemetry(client, "of")
-        with pytest.raises(ParameterError, match="client must be a Client"):
+        with pytest.raises(ParameterError, match="client"):
             telemetry(None, "on")  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="client must be a Client"):
+    with pytest.raises(ParameterError, match="client"):
         ask("device.db")  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def test_a_plan_that_cannot_be_honoured_is_an_error_before_anything_is_recorded(
     document["metrics"][0]["mechanism"]["name"] = "rot13"
     unsound = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     with client_of(tmp_path / "device.db", unsound) as unused:
-        with pytest.raises(PlanError, match="'rot13' must be one of"):
+        with pytest.raises(PlanError, match="rot13"):
             unused.give_consent()
         assert unused.record("colour", "a") is NO_CONSENT
     with pytest.raises(PlanError, match="canonical"):

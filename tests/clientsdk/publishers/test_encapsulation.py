@@ -102,7 +102,7 @@ def test_an_answer_that_was_changed_or_cut_is_refused(aead):
     for at in range(len(answer)):
         changed = bytearray(answer)
         changed[at] ^= 1
-        with pytest.raises(FormatError, match="not the gateway's to this request"):
+        with pytest.raises(FormatError, match="gateway"):
             exchange.decapsulate(bytes(changed))
         with pytest.raises(FormatError):
             exchange.decapsulate(answer[:at])

@@ -97,7 +97,7 @@ def test_all_devices_send_the_same(server):
 
 
 def test_what_is_not_pinned_is_not_taken(server):
-    with pytest.raises(PlanError, match="3 plans, and none with a fingerprint"):
+    with pytest.raises(PlanError, match="fingerprint"):
         fetch(server, replace(PLAN, plan="another"))
 
 
@@ -115,7 +115,7 @@ def test_a_document_that_was_changed_is_another_plan(server):
 )
 def test_what_is_no_list_of_plans_is_an_error(server, content):
     server.content = content
-    with pytest.raises(PublishError, match="no list of plans"):
+    with pytest.raises(PublishError, match="list"):
         fetch(server, PLAN)
 
 
@@ -135,7 +135,7 @@ def test_a_refusal_is_an_error(server):
 
 def test_size_and_time_are_bounded(server):
     server.content = b'{"plans":[' + b" " * (5 << 20) + b"]}"
-    with pytest.raises(PublishError, match="no list of plans"):
+    with pytest.raises(PublishError, match="list"):
         fetch(server, PLAN)
     server.pause = 600
     begin = time.monotonic()

@@ -111,7 +111,7 @@ def test_a_broker_that_takes_connections_and_says_nothing_costs_the_timeout_at_m
         publisher = KafkaPublisher(f"127.0.0.1:{port}", TOPIC, timeout=0.5)
         for _ in range(2):
             started = time.monotonic()
-            with pytest.raises(PublishError, match="does not let us in"):
+            with pytest.raises(PublishError, match="let us in"):
                 publisher.publish(0, message(b"x"))
             assert time.monotonic() - started < 0.5 + SLACK
         publisher.close()
@@ -124,7 +124,7 @@ def test_names_that_resolve_for_ever_cost_the_timeout_at_most(monkeypatch):
     before = set(threading.enumerate())
     for _ in range(3):
         started = time.monotonic()
-        with pytest.raises(PublishError, match="has not answered yet"):
+        with pytest.raises(PublishError, match="answered"):
             publisher.publish(0, message(b"x"))
         assert time.monotonic() - started < 0.5 + SLACK
     assert len(set(threading.enumerate()) - before) == 1
@@ -136,7 +136,7 @@ def test_a_wrong_number_of_partitions_is_refused(cluster):
     played = Producer({"bootstrap.servers": cluster.servers, "log_level": 0})
     played.list_topics("reports-e1-p8", timeout=600)
     publisher = KafkaPublisher(cluster, "reports-e1-p8", timeout=600)
-    with pytest.raises(PublishError, match="has 4 partitions, not 8: create the next epoch"):
+    with pytest.raises(PublishError, match="next epoch"):
         publisher.publish(0, message(b"x"))
     publisher.close()
 
@@ -200,7 +200,7 @@ def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     thread.start()
     both_sent.wait()
     publisher._pending[0] = publisher._pending[0]._replace(future=_Stuck())
-    with pytest.raises(PublishError, match="did not acknowledge in time"):
+    with pytest.raises(PublishError, match="acknowledge"):
         publisher.sync()
     publisher.sync()
     first_asked.set()
@@ -220,7 +220,7 @@ def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
         publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
         published.set()
         closed.wait(600)
-        with pytest.raises(PublishError, match="may not have reached it"):
+        with pytest.raises(PublishError, match="reached"):
             publisher.sync()
         told.append(True)
 
@@ -248,7 +248,7 @@ def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
     told = []
 
     def wait():
-        with pytest.raises(PublishError, match="given up meanwhile"):
+        with pytest.raises(PublishError, match="given up"):
             connecting.wait(600)
         told.append(True)
 
@@ -295,10 +295,10 @@ def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
         publisher.publish(number, message(bytes(60)))
     assert publisher._held <= 2 * SIZE
     publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
-    with pytest.raises(PublishError, match="did not acknowledge"):
+    with pytest.raises(PublishError, match="acknowledge"):
         publisher.publish(0, message(bytes(60)))
     assert publisher._held == 0
-    with pytest.raises(PublishError, match="may not have reached it"):
+    with pytest.raises(PublishError, match="reached"):
         publisher.sync()
     publisher.close()
 
@@ -383,7 +383,7 @@ def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
     publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
     for each in range(1, kafka_connections.LIMIT + 1):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
-    with pytest.raises(PublishError, match="may not have reached it"):
+    with pytest.raises(PublishError, match="reached"):
         publisher.sync()
     publisher.close()
 
@@ -418,7 +418,7 @@ def test_connections_that_come_to_nothing_are_few(monkeypatch):
     monkeypatch.setattr(kafka_connections, "LIMIT", 2)
     before = set(threading.enumerate())
     for each in range(4):
-        with pytest.raises(PublishError, match="has not answered"):
+        with pytest.raises(PublishError, match="answered"):
             publisher.publish(0, message(pseudonym=pseudonym(each)))
     assert len(set(threading.enumerate()) - before) == 2
     going_on.set()

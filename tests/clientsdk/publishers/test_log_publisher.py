@@ -340,13 +340,13 @@ def test_a_full_disk_leaves_no_empty_partitions(tmp_path, monkeypatch):
     assert len(partitions(tmp_path)) == 1
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.writer.os.pwrite", _broken)
-        with pytest.raises(PublishError, match="cannot be opened"):
+        with pytest.raises(PublishError, match="opened"):
             publisher.publish(0, message())
     assert len(partitions(tmp_path)) == 1
 
 
 def test_what_is_no_message_of_one_pseudonym_is_refused(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path / "log")
-    with pytest.raises(PublishError, match="not a message of one device"):
+    with pytest.raises(PublishError, match="one device"):
         publisher.publish(0, b"anything")
     assert not (tmp_path / "log").exists()

@@ -98,7 +98,7 @@ def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
     )
     assert asked.client != report.client
     behind.answer = known(404)
-    with pytest.raises(PublishError, match=r"the collector answered with status 404$"):
+    with pytest.raises(PublishError, match="404"):
         fetch_plan(publisher, PLAN.collector, expect=PLAN.fingerprint_hex, timeout=300)
 
 
@@ -203,10 +203,10 @@ def of_another_request(behind: Behind) -> bytes:
 )
 def test_a_relay_cannot_say_that_a_message_was_taken(behind, publisher, forged):
     change, behind.change = behind.change, lambda sealed: (200, {}, forged(behind, sealed))
-    with pytest.raises(PublishError, match="not the gateway's to this request"):
+    with pytest.raises(PublishError, match="gateway"):
         publisher.publish(3, message())
     behind.change = lambda sealed: (204, {}, b"")
-    with pytest.raises(PublishError, match="not the gateway's to this request"):
+    with pytest.raises(PublishError, match="gateway"):
         publisher.publish(3, message())
     behind.change = change
     publisher.publish(3, message())
@@ -243,7 +243,7 @@ def test_no_call_is_unbounded(relay, behind):
     relay.answer = lambda body: (waits.wait(600), behind(body))[1]
     publisher = ObliviousPublisher(relay.url, COLLECTOR, behind.gateway.configuration, timeout=0.5)
     begin = time.monotonic()
-    with pytest.raises(PublishError, match="the relay or gateway did not answer in time"):
+    with pytest.raises(PublishError, match="in time"):
         publisher.publish(3, message())
     assert time.monotonic() - begin < 300
     waits.set()
@@ -293,5 +293,5 @@ def test_without_pyhpke_the_error_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("clientsdk.publishers.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyhpke", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sottovoce-tools\[ohttp\]'"):
+    with pytest.raises(ModuleNotFoundError, match="sottovoce-tools"):
         import clientsdk.publishers.ohttp  # noqa: F401

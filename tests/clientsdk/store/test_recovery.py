@@ -118,7 +118,7 @@ def test_a_file_of_an_earlier_release_is_kept_aside_and_the_period_is_full(path,
     ledger, _ = live(path)
     make_older(path)
     content = path.read_bytes()
-    with pytest.raises(StoreError, match="schema 6; this version reads 7: an app sets it aside"):
+    with pytest.raises(StoreError, match="schema 6"):
         read_file(path)
     with device(path, seed=2, now=START + WEEK) as client:
         assert aside(path) == ["device.db-damaged-1"]
@@ -154,7 +154,7 @@ def test_a_file_of_an_earlier_release_and_another_collector_stays(path):
     live(path)
     make_older(path)
     content = path.read_bytes()
-    with pytest.raises(PlanError, match="of another collector"):
+    with pytest.raises(PlanError, match="collector"):
         device(path, seed=2, collector="someone.else")
     assert path.read_bytes() == content
     assert aside(path) == []
@@ -414,7 +414,7 @@ def test_a_live_client_notices_an_older_copy_put_under_it(path):
     client._store.database.disconnect()
     client.publisher.messages.clear()
     client.clock.advance(hours=3)
-    with pytest.raises(StoreError, match="an older copy of it has taken its place"):
+    with pytest.raises(StoreError, match="older copy"):
         client.flush()
     assert client.publisher.messages == []
     assert client.record("colour", "a") is Outcome.STORE_FULL
@@ -483,7 +483,7 @@ def test_consent_beside_another_stores_guard_records_nothing(path):
     client.ledger()
     found = rollback_guard.read(os.fspath(path))
     rollback_guard.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
-    with pytest.raises(StoreError, match="taken its place"):
+    with pytest.raises(StoreError, match="its place"):
         client.give_consent()
     assert client.record("colour", "a") is Outcome.STORE_FULL
 

@@ -82,7 +82,7 @@ def test_another_store_in_its_place_is_left_alone(path):
     content = path.read_bytes()
     assert client.record("colour", "a") is Outcome.STORE_FULL
     for use in (client.flush, client.ledger, client.next_due, client.give_consent):
-        with pytest.raises(StoreError, match="another file has taken its place"):
+        with pytest.raises(StoreError, match="another file"):
             use()
     assert not client._store.erasure.scrub(compact=True)
     client.close()
@@ -100,7 +100,7 @@ def test_a_live_client_accepts_nothing_that_a_lost_file_loses(path, lose, caplog
     assert "start the app again" in caplog.text
     client.clock.advance(hours=3)
     for use in (client.ledger, client.flush, client.give_consent):
-        with pytest.raises(StoreError, match="start the app again"):
+        with pytest.raises(StoreError, match="again"):
             use()
     assert client.publisher.messages == []
     client.close()
@@ -118,7 +118,7 @@ def test_an_older_copy_in_the_same_file_is_noticed_before_anything_is_charged(pa
     assert client.flush().sent == 2
     path.write_bytes(copy)
     for use in (client.flush, client.renew_consent):
-        with pytest.raises(StoreError, match="an older copy of it has taken its place"):
+        with pytest.raises(StoreError, match="older copy"):
             use()
     client.close()
     with device(path, metric("colour", "every", 9), seed=2) as again:

@@ -114,9 +114,9 @@ def test_a_lifetime_pays_for_so_many_periods():
     asked = question_of("boolean", LADDER, {}, limit=3)
     assert affordable(asked, 6_000_000, 100_000_000) == 16
     assert affordable(asked, None, None) is None
-    with pytest.raises(ParameterError, match="2 values a period or for the levels up to epsilon 1"):
+    with pytest.raises(ParameterError, match=r"2 values.*epsilon 1"):
         affordable(asked, 5_000_000, None)
-    with pytest.raises(ParameterError, match=r"pays for epsilon 0\.1, with another ladder"):
+    with pytest.raises(ParameterError, match="another ladder"):
         affordable(asked, 300_000, None)
 
 

@@ -43,7 +43,7 @@ def test_other_names_are_refused(text):
 
 
 def test_another_kind_is_refused():
-    with pytest.raises(ParameterError, match="'other' must be one of estimates, quarantine"):
+    with pytest.raises(ParameterError, match="'other'"):
         SinkTopic("reports", "other")
 
 

@@ -52,12 +52,12 @@ def test_without_topics_beside_the_reports_they_are_in_no_grant():
 
 @pytest.mark.parametrize("principal", ["devices", "User:", "User:*", "Group:devices"])
 def test_principals_are_written_as_kafka_does_and_mean_somebody(principal):
-    with pytest.raises(ParameterError, match="such as 'User:devices'"):
+    with pytest.raises(ParameterError, match="User:"):
         grants(TOPIC, {"devices": principal}, sinks=True)
 
 
 def test_devices_are_nobody_else():
-    with pytest.raises(ParameterError, match="a name of their own"):
+    with pytest.raises(ParameterError, match="of their own"):
         grants(TOPIC, {"devices": "User:a", "readers": "User:a"}, sinks=True)
 
 

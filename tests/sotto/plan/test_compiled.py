@@ -289,5 +289,5 @@ class TestRegistry:
             Registry([compiled(), compiled(version=2, **{what: value})])
 
     def test_a_registry_has_a_plan(self):
-        with pytest.raises(PlanError, match="at least one"):
+        with pytest.raises(PlanError, match="least"):
             Registry([])

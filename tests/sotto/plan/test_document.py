@@ -137,9 +137,9 @@ def test_a_plan_that_asks_for_quantiles_gets_thresholds():
     vector = f"type: vector, dimensions: 4, {ladder}"
     assert chosen(vector) == "sampled_hybrid"
     assert chosen(f"{vector}, quantiles: true") == "sampled_vector"
-    with pytest.raises(PlanError, match="leave out one of the two"):
+    with pytest.raises(PlanError, match="leave out"):
         chosen(f"type: number, quantiles: true, mechanism: hybrid, {ladder}")
-    with pytest.raises(PlanError, match="constant metric cannot have"):
+    with pytest.raises(PlanError, match="constant"):
         chosen(f"type: number, quantiles: true, repeat: {{constant: true}}, {ladder}")
 
 
@@ -277,7 +277,7 @@ def test_durations(written, milliseconds):
     ["", "1", "1 d", "-1d", "1.5h", "1w", "d", "1D", "१d", "1d\n", -1, True, 1.0, None, [1]],
 )
 def test_what_is_no_duration(written):
-    with pytest.raises(ParameterError, match="must be a duration"):
+    with pytest.raises(ParameterError, match="duration"):
         parse_duration(written)
 
 

@@ -170,7 +170,7 @@ def test_a_client_of_another_plan_is_refused(folder):
 def test_names():
     assert identifier("match") == "match_"
     plan = PLAN.replace("startup-ms", "theme.x").replace("  class:", "  theme-x:")
-    with pytest.raises(PlanError, match=r"'theme.x' and 'theme-x' would both be theme_x"):
+    with pytest.raises(PlanError, match="theme_x"):
         module_text(parse_plan(plan).compile())
     with pytest.raises(PlanError, match="of 49 characters"):
         module_text(parse_plan(PLAN.replace("startup-ms", "s" * 49)).compile())

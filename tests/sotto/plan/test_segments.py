@@ -89,7 +89,7 @@ def test_counts_of_all_cells_have_to_fit():
     text = text.replace("window: 1h,", "window: 1h, outside: other, mechanism: grr,")
     parse_plan(text)
     segments = f"segments: {{a: {[f'x{n}' for n in range(63)]}}}\n"
-    with pytest.raises(PlanError, match="times 64 cells of segments, are"):
+    with pytest.raises(PlanError, match="cells"):
         parse_plan(text + segments)
 
 
