@@ -182,3 +182,13 @@ class TestLimits:
         """At 40 a grain of 2**-64 is 0.013 of epsilon: no room for eight levels of a micro."""
         with pytest.raises(UnrelatedLevelsError, match=r"level [1-7]: 64-bit thresholds cannot"):
             build(GRR, list(range(39_999_993, 40_000_001)), "metric")
+
+
+def test_the_same_is_built_once_and_a_number_of_another_type_is_still_refused() -> None:
+    spec: dict[str, object] = {"name": "grr", "domain_size": 2}
+    first = build(spec, [1_000_000], "metric")
+    assert build(dict(reversed(spec.items())), [1_000_000], "metric") is first
+    assert build(spec, [1_000_000], "another") == first
+    for wrong in (2.0, "2"):
+        with pytest.raises(ParameterError):
+            build({**spec, "domain_size": wrong}, [1_000_000], "metric")
