@@ -85,13 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sotto.design import report
-    from sotto.design.answers import Supposed, answers, asked_alone, asked_of_plan
+    from sotto.design.answers import DataAssumption, answers, asked_alone, asked_of_plan
     from sotto.design.experiment import Effect
     from sotto.design.metric import Goal
 
     if (args.plan is None) == (args.type is None):
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
-    supposed, arms = Supposed(args.share, args.uniform, args.candidates), args.arms
+    supposed, arms = DataAssumption(args.share, args.uniform, args.candidates), args.arms
     if args.plan is None:
         asked = asked_alone(
             args.type,

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     with ResultsReader(args.database or of_state(args.state), args.state) as reader:
         for text in stale(reader.health(), last, now_ms()):
             warn(text)
-    chosen = printed.Choice(
+    chosen = printed.EstimateChoice(
         args.metric, args.window, args.collector, args.by, args.segment, args.experiment, args.under
     )
     with Results(args.database or of_state(args.state), create=False) as results:

@@ -33,7 +33,7 @@ _OFFSETS |= {"payload": _OFFSETS["level"] + ROW.size}
 
 
 @dataclass(frozen=True)
-class Rejected:
+class QuarantineEntry:
     """A reject, with its place in quarantine and the plan that it names, if that is known."""
 
     place: str
@@ -132,7 +132,7 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Filter:
+class QuarantineFilter:
     """Which rejects are asked for; what is left out is any. Times in milliseconds."""
 
     reasons: frozenset[Reason] = frozenset()
@@ -141,7 +141,7 @@ class Filter:
     since: int | None = None
     until: int | None = None
 
-    def takes(self, each: Rejected) -> bool:
+    def takes(self, each: QuarantineEntry) -> bool:
         """Return whether a reject is asked for; ``plan``: a name, or how a fingerprint begins."""
         append = each.reject.append
         named = (plan_of(each.reject.message) or b"").hex()
@@ -159,18 +159,22 @@ class Filter:
 
 
 def rejected(
-    found: Iterable[tuple[str, Reject, bool]], plans: Iterable[CompiledPlan], chosen: Filter
-) -> list[Rejected]:
+    found: Iterable[tuple[str, Reject, bool]],
+    plans: Iterable[CompiledPlan],
+    chosen: QuarantineFilter,
+) -> list[QuarantineEntry]:
     """Return what is asked for of :func:`.quarantine_files.held`, or of a topic, newest first."""
     known = {plan.fingerprint: plan for plan in plans}
     all_of_it = (
-        Rejected(place, reject, requeued, known.get(plan_of(reject.message) or b""))
+        QuarantineEntry(place, reject, requeued, known.get(plan_of(reject.message) or b""))
         for place, reject, requeued in found
     )
     return sorted(filter(chosen.takes, all_of_it), key=lambda each: -each.reject.append)
 
 
-def rejected_by_runs(state: Path, plans: Iterable[CompiledPlan], chosen: Filter) -> list[Rejected]:
+def rejected_by_runs(
+    state: Path, plans: Iterable[CompiledPlan], chosen: QuarantineFilter
+) -> list[QuarantineEntry]:
     """Return the same of a state directory, which has plans of its own."""
     directory = StateDirectory(state)
     manifest = directory.manifest()
@@ -178,7 +182,7 @@ def rejected_by_runs(state: Path, plans: Iterable[CompiledPlan], chosen: Filter)
     return rejected(held(directory, manifest), registry.plans, chosen)
 
 
-def lines(found: list[Rejected], most: int, *, full: bool) -> list[str]:
+def lines(found: list[QuarantineEntry], most: int, *, full: bool) -> list[str]:
     """Return rejects for people: reports by reason and what a requeue would do; then each."""
     counted: Counter[tuple[Reason, str]] = Counter()
     for each in found:

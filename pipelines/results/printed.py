@@ -28,7 +28,7 @@ _BIASED = frozenset(each.value for each in Method if each.biased)
 
 
 @dataclass(frozen=True)
-class Choice:
+class EstimateChoice:
     """Which estimates are asked for; None for all."""
 
     metric: str | None = None

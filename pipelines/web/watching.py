@@ -48,7 +48,7 @@ _WHY: dict[str, str] = {
 _logger = logging.getLogger(__name__)
 
 
-class Watch(Protocol):
+class PeriodicWatch(Protocol):
     """Something that looks again and again."""
 
     def run(self, stopped: threading.Event, seconds: float, /) -> None:
@@ -198,7 +198,7 @@ class JobWatch:
 
 
 @contextmanager
-def looking(watch: Watch | None) -> Iterator[None]:
+def looking(watch: PeriodicWatch | None) -> Iterator[None]:
     """Let a watch look as long as the block runs, if there is one."""
     if watch is None:
         yield

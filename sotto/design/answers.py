@@ -24,7 +24,7 @@ _WEEK = 7 * 86_400_000
 
 
 @dataclass(frozen=True)
-class Supposed:
+class DataAssumption:
     """Suppositions about the data before they are collected."""
 
     share: float | None = None
@@ -67,7 +67,7 @@ class DesignRequest:
 def asked_of_plan(
     plan: CompiledPlan,
     candidates: Mapping[str, tuple[str, ...]],
-    supposed: Supposed,
+    supposed: DataAssumption,
     metric: str | None = None,
 ) -> DesignRequest:
     """Return the questions about the metrics of a plan, or about one of them."""
@@ -93,7 +93,7 @@ def asked_alone(
     kind: str,
     ladder: Sequence[float],
     given: Mapping[str, int],
-    supposed: Supposed,
+    supposed: DataAssumption,
     *,
     mechanism: str | None = None,
     ends: Sequence[float] = (0.0, 1.0),
@@ -128,7 +128,7 @@ def asked_alone(
 
 
 @dataclass(frozen=True)
-class Answers:
+class DesignAnswers:
     """The design of each metric, and why there is none of others."""
 
     designs: list[Design]
@@ -144,7 +144,7 @@ def answers(
     panels: tuple[int, ...] = (),
     period: int | None = None,
     effect: Effect | None = None,
-) -> Answers:
+) -> DesignAnswers:
     """Answer all questions.
 
     ``panels`` are numbers of panels to be tried, in budget periods of ``period`` milliseconds where
@@ -169,4 +169,4 @@ def answers(
             if len(asked.questions) == 1:
                 raise
             refused[question.name] = str(error)
-    return Answers(found, refused, budget)
+    return DesignAnswers(found, refused, budget)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from mechanisms.exact import MICRO
 from mechanisms.planner.targets import MEASURES
 from sotto.columns import columns, epsilon, number
-from sotto.design.answers import Answers
+from sotto.design.answers import DesignAnswers
 from sotto.design.experiment import Effect
 from sotto.design.metric import Design, Goal
 from sotto.design.spending import DesignBudget, figure
@@ -31,7 +31,7 @@ _RANKED = {
 _WIDTH = 100
 
 
-def lines(answers: Answers) -> list[str]:
+def lines(answers: DesignAnswers) -> list[str]:
     """Return what was found as text, and why nothing can be said of some metrics."""
     found: list[str] = []
     for answer in answers.designs:
@@ -234,7 +234,7 @@ def _budget(budget: DesignBudget) -> list[str]:
     return [f"{text}. Amounts are epsilon."]
 
 
-def json_lines(answers: Answers) -> list[str]:
+def json_lines(answers: DesignAnswers) -> list[str]:
     """Return what was found as JSON; amounts are micro-epsilon, all else in the value's unit."""
     document = {
         "metrics": [_document(answer) for answer in answers.designs],

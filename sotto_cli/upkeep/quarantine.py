@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     plans = plans_of(args.plan)[0]
     reasons = frozenset(args.reason)
-    chosen = contents.Filter(reasons, args.metric, args.of_plan, args.since, args.until)
+    chosen = contents.QuarantineFilter(reasons, args.metric, args.of_plan, args.since, args.until)
     if args.state is not None:
         if args.topic is not None:
             raise ParameterError("--topic goes with --kafka or --broker")

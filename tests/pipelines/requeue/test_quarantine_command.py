@@ -10,7 +10,7 @@ from report_logs import write
 from requeued import FIRST_PLAN, LATE_PLAN, reports
 
 from pipelines.bounded.run import aggregate
-from pipelines.requeue.contents import Filter, Rejected, lines, rejected
+from pipelines.requeue.contents import QuarantineEntry, QuarantineFilter, lines, rejected
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.quarantine_files import held
 from sotto.wire.decode import Reject
@@ -82,15 +82,18 @@ def test_filters_leave_out_what_is_not_asked_for(capsys, folder):
     directory = StateDirectory(folder / "state")
     entries = list(held(directory, directory.manifest()))
     for chosen, wanted in (
-        (Filter(since=middle), lambda each: each["appended"] >= middle),
-        (Filter(until=middle), lambda each: each["appended"] <= middle),
-        (Filter(frozenset({Reason.LATE})), lambda each: each["reason"] == "late"),
-        (Filter(plan=FIRST_PLAN.plan), lambda each: str(each["plan"]).startswith("step ")),
+        (QuarantineFilter(since=middle), lambda each: each["appended"] >= middle),
+        (QuarantineFilter(until=middle), lambda each: each["appended"] <= middle),
+        (QuarantineFilter(frozenset({Reason.LATE})), lambda each: each["reason"] == "late"),
         (
-            Filter(plan=LATE_PLAN.fingerprint.hex()[:12]),
+            QuarantineFilter(plan=FIRST_PLAN.plan),
+            lambda each: str(each["plan"]).startswith("step "),
+        ),
+        (
+            QuarantineFilter(plan=LATE_PLAN.fingerprint.hex()[:12]),
             lambda each: each["fingerprint"] == LATE_PLAN.fingerprint.hex(),
         ),
-        (Filter(metric=METRIC.name), lambda each: each["metric"] == METRIC.name),
+        (QuarantineFilter(metric=METRIC.name), lambda each: each["metric"] == METRIC.name),
     ):
         found = rejected(entries, [FIRST_PLAN], chosen)
         assert len(found) == sum(map(wanted, everything))
@@ -113,7 +116,7 @@ def one(reason, *, level=0, event=0, append=0, metric=0, payload=None, cell=0, s
     width = METRIC.mechanism.payload_width
     row = Row(level, b"p" * 16, b"c" * 16, event, bytes(width) if payload is None else payload)
     message = encode_message(FIRST_PLAN.fingerprint, shard, [(metric, [row])], cell=cell)
-    return Rejected("1.0", Reject(reason, message, append, 1), False, FIRST_PLAN)
+    return QuarantineEntry("1.0", Reject(reason, message, append, 1), False, FIRST_PLAN)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +158,10 @@ def test_what_came_is_said_beside_what_was_expected(each, field, detail):
 
 
 def test_bytes_that_are_no_message_say_why():
-    cut = Rejected("1.0", Reject(Reason.MALFORMED, b"SO" + bytes(4), 5), False, None)
+    cut = QuarantineEntry("1.0", Reject(Reason.MALFORMED, b"SO" + bytes(4), 5), False, None)
     assert cut.detail == "a message has at least 40 bytes, not 6"
     assert (cut.offset, cut.cure) == (None, "rejected again")
-    gone = Rejected("1.1", Reject(Reason.FORGOTTEN, b"", 5, 3), False, None)
+    gone = QuarantineEntry("1.1", Reject(Reason.FORGOTTEN, b"", 5, 3), False, None)
     assert (gone.detail, gone.offset, gone.document(full=True)["reports"]) == ("", None, 3)
     out = lines([cut, gone], 1, full=False)
     assert out[-1] == "and 1 more: --limit, or ask for less"
