@@ -92,7 +92,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     from pipelines.exporter.alerts import KeptAlerts
-    from pipelines.exporter.health import Health
+    from pipelines.exporter.health import JobsCollector
     from pipelines.exporter.jobs import reader_of_streams, readers_of_runs
 
     if not args.state and args.database is None:
@@ -119,7 +119,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         readers = {"": streams}
     registry = CollectorRegistry()
     wait = None if args.once else args.timeout / 1000
-    registry.register(Health(readers, args.max_age / 1000, wait))
+    registry.register(JobsCollector(readers, args.max_age / 1000, wait))
     if args.alerts:
         registry.register(KeptAlerts(args.alerts))
     return registry

@@ -8,7 +8,7 @@ fresh randomization of the value and costs that level again.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from operator import add
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.aggregation.rows import NEWEST, opens
 from pipelines.aggregation.state import State
+from sotto.plan.registry import Registry
 from sotto.plan.segments import cell_label
 from sotto.wire.reasons import Reason
 
@@ -56,6 +57,16 @@ class Totals:
         """Return the audit of this and another set of pseudonyms, with none in common."""
         one, two = self.numbers, other.numbers
         return Totals(*map(add, one[:-2], two[:-2]), *map(max, one[-2:], two[-2:]))
+
+    def row(self, registry: Registry, period: int, closed: bool) -> dict[str, object]:
+        """Return the row of a budget period in the results, given its number."""
+        return {
+            "collector": registry.collector,
+            "period_start": period * registry.period,
+            "period_end": (period + 1) * registry.period,
+            "closed": closed,
+            **asdict(self),
+        }
 
     @property
     def numbers(self) -> tuple[int, ...]:

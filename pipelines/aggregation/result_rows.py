@@ -34,6 +34,8 @@ from pipelines.aggregation.published import (
     windows_before,
 )
 from pipelines.aggregation.rounding import RoundingStep, multiple, probability, step_of
+from pipelines.results import records
+from pipelines.results.fields import Rounding, fields_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -46,18 +48,10 @@ PARTS = frozenset({"bit"})
 #: Kinds of estimates that count names or reports, which are not rounded.
 UNROUNDED = frozenset({"arm_share", "false_names"})
 
-#: Fields that are computed from payloads, and so null in a row that is withheld.
-_OF_PAYLOADS = (
-    "value",
-    "standard_error",
-    "low",
-    "high",
-    "display",
-    "detection_floor",
-    "significant",
-    "p_value",
-    "confounded_with",
-)
+#: How fields that are computed from payloads are rounded; where a row is withheld they are null.
+_OF_PAYLOADS = {
+    each.stored: each.about.rounding for each in fields_of(records.Estimate) if each.about.rounding
+}
 
 
 def estimate(
@@ -315,7 +309,6 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
         "kind": item.kind,
         "item": item.item,
         **dict.fromkeys(_OF_PAYLOADS),
-        "reach": None,
         "n": found.n if withheld is None else sum(by_level),
         "reports_by_level": list(by_level),
         "unit": item.unit,
@@ -349,15 +342,20 @@ def _alarm(row: dict[str, Any], least: int) -> dict[str, object]:
 
 def _round(row: dict[str, object], step: RoundingStep) -> None:
     """Round the figures of an estimate's row."""
-    rounded: dict[str, Callable[[Any], object]] = {
-        **dict.fromkeys(("value", "display"), step.nearest),
-        **dict.fromkeys(("high", "detection_floor"), step.up),
-        "low": step.down,
-        "standard_error": step.error,
-        "p_value": probability,
-        "reach": lambda reach: [[*map(multiple, each)] for each in reach],
+    how: dict[Rounding, Callable[[Any], object]] = {
+        "exact": lambda figure: figure,
+        "nearest": step.nearest,
+        "up": step.up,
+        "down": step.down,
+        "error": step.error,
+        "probability": probability,
+        "multiples": lambda reach: [[*map(multiple, each)] for each in reach],
     }
-    row |= {name: how(row[name]) for name, how in rounded.items() if row[name] is not None}
+    row |= {
+        name: how[rounding](row[name])
+        for name, rounding in _OF_PAYLOADS.items()
+        if row[name] is not None
+    }
 
 
 def _length(metric: CompiledMetric, item: Item) -> float:

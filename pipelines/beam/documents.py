@@ -18,7 +18,7 @@ import logging
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -322,13 +322,7 @@ class PeriodAudit(Subject):
         (period,) = PERIOD.unpack(key)
         registry = self.stream.plans.registry()
         totals = (Totals(*totals) for _, *totals in SHARD.iter_unpack(total))
-        row = {
-            "collector": registry.collector,
-            "period_start": period * registry.period,
-            "period_end": (period + 1) * registry.period,
-            "closed": closed,
-            **asdict(reduce(Totals.plus, totals)),
-        }
+        row = reduce(Totals.plus, totals).row(registry, period, closed)
         return [PeriodDocument.of(self.stream.job, row, revision).record], ""
 
 

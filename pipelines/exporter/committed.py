@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.step import Tally
+from pipelines.results.fields import record_of
+from pipelines.results.records import Budget
 from pipelines.sources.base import MissingError
 from pipelines.storage import files
 from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.manifest import add_rows
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
-
-
-@dataclass(frozen=True)
-class Period:
-    """The audit of a budget period: its start in ms, whether it is closed, its totals."""
-
-    start: int
-    closed: bool
-    totals: Totals
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Committed:
     #: again since.
     rejected: Mapping[str, int]
     requeued: Mapping[str, int]
-    periods: tuple[Period, ...]  #: oldest first
+    periods: Sequence[Budget]  #: oldest first
     registry: Registry | None  #: None before the first run
 
 
@@ -52,7 +44,6 @@ def committed(state_dir: Path) -> Committed:
     manifest = directory.manifest()
     stored = [directory.plans.load(fingerprint) for fingerprint in manifest.plans]
     registry = _built(tuple(stored)) if stored else None
-    length, first_open = registry.period if registry else 0, manifest.first_open
     of, states = directory.files, manifest.states.items()
     size = {
         "states": files.total_size(path for key, held in states for path in of.state(*key, held)),
@@ -70,10 +61,7 @@ def committed(state_dir: Path) -> Committed:
         tally=manifest.tally,
         rejected=add_rows(manifest.expired, manifest.quarantine),
         requeued=manifest.requeued,
-        periods=tuple(
-            Period(period * length, first_open is not None and period < first_open, totals)
-            for period, totals in sorted(manifest.audit().items())
-        ),
+        periods=[record_of(Budget, row) for row in manifest.budgets(registry)] if registry else [],
         registry=registry,
     )
 

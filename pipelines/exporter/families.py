@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pipelines.exporter.catalogue import CATALOGUE
-from pipelines.exporter.committed import Committed, Period
-from pipelines.exporter.database import Projected, SinkState
+from pipelines.exporter.committed import Committed
+from pipelines.exporter.database import Projected
 from pipelines.exporter.engine import Engine
 from pipelines.exporter.lag import Documents, Lag
 from pipelines.exporter.readings import Reading, Status
+from pipelines.results.fields import milliseconds
+from pipelines.results.records import Budget, Health
 from pipelines.sinks.quarantine import CURABLE
 from pipelines.storage.directory import Problem
 from sotto.plan.registry import Registry
@@ -120,11 +122,11 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
         _state(samples, state, now)
     if database is not None:
         _database(samples, database)
-        behind = None if state is None else max(state.generation - database.generation, 0)
+        behind = None if state is None else max(state.generation - database.health.generation, 0)
         samples.add("sotto_database_behind_generations", behind)
-    sink = database.sink if database and state is None else None
-    if sink is not None:
-        _sink(samples, sink)
+    stream = state is None and database is not None and database.health.source is not None
+    if database is not None and stream:
+        _stream_health(samples, database.health)
     registry = state.registry if state else snapshot.registry
     if registry is not None:
         _plans(samples, registry)
@@ -132,9 +134,10 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
     newest = state or database
     if newest is None:
         return
-    clock = None if newest.clock is None else newest.clock / _MILLI
-    samples.add("sotto_clock_timestamp_seconds", clock)
-    samples.add("sotto_run_generation", None if sink else newest.generation)
+    how = newest if isinstance(newest, Committed) else newest.health
+    clock = milliseconds(how.clock) if isinstance(how.clock, datetime) else how.clock
+    samples.add("sotto_clock_timestamp_seconds", _seconds(clock))
+    samples.add("sotto_run_generation", None if stream else how.generation)
     for reason in Reason:
         rows = newest.rejected.get(reason.label, 0)
         samples.add("sotto_reports_rejected_total", rows, reason.label)
@@ -186,6 +189,10 @@ def _seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / _MILLI
 
 
+def _timestamp(at: datetime) -> float:
+    return milliseconds(at) / _MILLI
+
+
 def _age(then: int, now: int) -> float:
     return max(now - then, 0) / _MILLI
 
@@ -204,22 +211,22 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
             add("sotto_run_age_seconds", _age(state.last.finished, now))
     for part, size in state.size.items():
         add("sotto_state_bytes", size, part)
-    live = [period.totals for period in state.periods if not period.closed]
-    add("sotto_state_chains", sum(totals.chains for totals in live))
-    add("sotto_state_pseudonyms", sum(totals.pseudonyms for totals in live))
+    live = [period for period in state.periods if not period.closed]
+    add("sotto_state_chains", sum(period.chains for period in live))
+    add("sotto_state_pseudonyms", sum(period.pseudonyms for period in live))
     add("sotto_reports_read_total", state.tally.reports)
     add("sotto_reports_duplicates_total", state.tally.duplicates)
 
 
-def _sink(samples: Samples, sink: SinkState) -> None:
+def _stream_health(samples: Samples, health: Health) -> None:
     """Add a streaming job's health, under the names that aggregation runs have for it."""
-    health = sink.health
-    samples.add("sotto_reports_read_total", health["reports"])
-    samples.add("sotto_reports_duplicates_total", health["duplicates"])
-    samples.add("sotto_state_chains", health["chains"])
-    samples.add("sotto_state_pseudonyms", health["pseudonyms"])
-    samples.add("sotto_state_bytes", health["state_bytes"], "states")
-    samples.add("sotto_future_records_total", health["future"])
+    number = health.numbers.get
+    samples.add("sotto_reports_read_total", number("reports"))
+    samples.add("sotto_reports_duplicates_total", number("duplicates"))
+    samples.add("sotto_state_chains", number("chains"))
+    samples.add("sotto_state_pseudonyms", number("pseudonyms"))
+    samples.add("sotto_state_bytes", number("state_bytes"), "states")
+    samples.add("sotto_future_records_total", number("future"))
 
 
 def _plans(samples: Samples, registry: Registry) -> None:
@@ -232,23 +239,24 @@ def _plans(samples: Samples, registry: Registry) -> None:
 
 def _database(samples: Samples, database: Projected) -> None:
     add = samples.add
-    add("sotto_database_generation", database.generation)
+    add("sotto_database_generation", database.health.generation)
     add("sotto_database_bytes", database.size)
     for key, levels in database.levels.items():
         add("sotto_reports_accepted", sum(levels), *key)
         for level, reports in enumerate(levels):
             add("sotto_reports_by_level", reports, *key, level)
-    for key, window in database.windows.items():
+    for key, (window, last) in database.windows.items():
         add("sotto_estimate_window_reports", window.reports, *key)
-        add("sotto_estimate_window_withheld", window.withheld, *key)
+        add("sotto_estimate_window_withheld", window.withheld is not None, *key)
         add("sotto_estimate_window_complete", window.complete, *key)
-        add("sotto_newest_window_end_timestamp_seconds", window.last / _MILLI, *key)
-        add("sotto_estimate_window_start_timestamp_seconds", window.start / _MILLI, *key)
-        add("sotto_estimate_window_end_timestamp_seconds", window.end / _MILLI, *key)
+        add("sotto_newest_window_end_timestamp_seconds", _timestamp(last.window_end), *key)
+        add("sotto_estimate_window_start_timestamp_seconds", _timestamp(window.window_start), *key)
+        add("sotto_estimate_window_end_timestamp_seconds", _timestamp(window.window_end), *key)
     for (metric, kind), number in database.alarms.items():
         add("sotto_poisoning_alarms", number, *metric, kind)
     for row in database.estimates:
-        labels = (row.plan, row.version, row.metric, row.kind, row.item, row.unit, row.method)
+        how = (row.unit or "", row.method or "unbiased")
+        labels = (row.plan, row.version, row.metric, row.kind, row.item, *how)
         add("sotto_estimate", row.value, *labels)
         add("sotto_estimate_standard_error", row.standard_error, *labels)
         add("sotto_estimate_low", row.low, *labels)
@@ -257,24 +265,24 @@ def _database(samples: Samples, database: Projected) -> None:
     add("sotto_estimates_omitted", database.omitted)
 
 
-def _periods(samples: Samples, periods: tuple[Period, ...], registry: Registry | None) -> None:
+def _periods(samples: Samples, periods: Sequence[Budget], registry: Registry | None) -> None:
     add, budget = samples.add, None if registry is None else registry.budget / _MICRO
     for period in periods[-PERIODS_EXPOSED:]:
-        name, totals = _day(period.start), period.totals
+        name = _day(milliseconds(period.period_start))
         add("sotto_period_closed", period.closed, name)
-        add("sotto_period_pseudonyms", totals.pseudonyms, name)
-        add("sotto_period_chains", totals.chains, name)
-        add("sotto_period_revoked_pseudonyms", totals.over_budget, name, "over_budget")
-        add("sotto_period_revoked_pseudonyms", totals.equivocation, name, "equivocation")
+        add("sotto_period_pseudonyms", period.pseudonyms, name)
+        add("sotto_period_chains", period.chains, name)
+        add("sotto_period_revoked_pseudonyms", period.over_budget, name, "over_budget")
+        add("sotto_period_revoked_pseudonyms", period.equivocation, name, "equivocation")
         if budget is not None:
-            add("sotto_period_allowed_sum_epsilon", budget * totals.pseudonyms, name)
+            add("sotto_period_allowed_sum_epsilon", budget * period.pseudonyms, name)
         for audit, spent, most in (
-            ("accepted", totals.accepted, totals.most_accepted),
-            ("observed", totals.observed, totals.most_observed),
+            ("accepted", period.accepted, period.most_accepted),
+            ("observed", period.observed, period.most_observed),
         ):
-            add("sotto_period_spent_epsilon", spent / _MICRO, name, audit)
-            add("sotto_period_spent_max_epsilon", most / _MICRO, name, audit)
-            ratio = None if budget is None else most / _MICRO / budget
+            add("sotto_period_spent_epsilon", spent, name, audit)
+            add("sotto_period_spent_max_epsilon", most, name, audit)
+            ratio = None if budget is None else most / budget
             add("sotto_period_spent_max_ratio", ratio, name, audit)
 
 

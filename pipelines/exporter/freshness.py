@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from pipelines.results.reader import milliseconds, moment
+from pipelines.results.fields import milliseconds, moment
 from pipelines.results.records import Health
 from pipelines.storage.directory import LastRun
 

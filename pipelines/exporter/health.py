@@ -15,12 +15,11 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from pipelines.exporter.committed import Committed, committed
-from pipelines.exporter.database import Database, Projected, SinkState
+from pipelines.exporter.database import Projected, WatchedResults
 from pipelines.exporter.engine import WatchedEngine
 from pipelines.exporter.families import Exposed, Snapshot, families
-from pipelines.exporter.lag import Lag, Watched, WatchedDocuments, WatchedStream
+from pipelines.exporter.lag import Lag, Watched, WatchedDocuments, WatchedStream, lag_of_stream
 from pipelines.exporter.readings import Reading, Status, read
-from pipelines.sources.base import MissingError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
@@ -35,7 +34,7 @@ class RunReaders:
     """Reads the sources of one state directory's aggregation runs."""
 
     state: Path
-    database: Database
+    database: WatchedResults
     log: Watched | None = None  #: what the runs take, if it is to be watched
     #: Whether the database has the results of other state directories too.
     shared: bool = False
@@ -72,7 +71,7 @@ class Stream(NamedTuple):
 class StreamReaders:
     """Reads a database that sinks write, and what the topics of some of its jobs are beyond it."""
 
-    database: Database
+    database: WatchedResults
     streams: Sequence[Stream] = ()
     registries: Mapping[str, Registry] = field(default_factory=dict)  #: plans by collector
     engine: WatchedEngine | None = None  #: what runs the jobs
@@ -83,7 +82,7 @@ class StreamReaders:
         began, at = time.monotonic(), now_ms()
         results = read(self.database.read)
         if results.value is not None:
-            self._topics = {name: each.source or "" for name, each in results.value.items()}
+            self._topics = {name: each.health.source or "" for name, each in results.value.items()}
         last = {each.collector: each for each in before}
         names: dict[str, Stream | None] = dict.fromkeys(self._topics)
         names |= {self._collector_of(stream): stream for stream in self.streams}
@@ -104,17 +103,19 @@ class StreamReaders:
         if self.engine is not None:
             for name, each in known.items():
                 projected = each.database.value if each.database else None
-                job = projected.job if projected else None
+                job = projected.health.job if projected else None
                 known[name] = replace(each, engine=read(partial(self.engine.read, job)))
             yield list(known.values())
         for name, stream in names.items():
             if stream is not None:
                 database = known[name].database
-                sink = database.value.sink if database and database.value else None
+                projected = database.value if database else None
+                offsets = projected.health.offsets if projected else {}
+                taken = (projected.taken if projected else None) or {}
                 known[name] = replace(
                     known[name],
-                    log=read(partial(_stream_lag, stream.log, sink)),
-                    documents=read(partial(stream.documents.read, sink.taken if sink else {})),
+                    log=read(partial(lag_of_stream, stream.log, offsets)),
+                    documents=read(partial(stream.documents.read, taken)),
                 )
         seconds = time.monotonic() - began
         yield [replace(each, seconds=seconds) for each in known.values()]
@@ -146,12 +147,6 @@ def _lag(log: Watched, state: Reading[Committed]) -> Reading[Lag]:
         return read(lambda: log.lag({}, None))
     taken, registry = state.value.lanes, state.value.registry
     return read(lambda: log.lag(taken, registry))
-
-
-def _stream_lag(log: WatchedStream, sink: SinkState | None) -> Lag:
-    if sink is None or sink.offsets is None:
-        raise MissingError("the database does not have yet how far a job has read")
-    return log.lag(sink.offsets)
 
 
 class Watch:
@@ -207,7 +202,7 @@ class Watch:
             done.set()
 
 
-class Health(Collector):
+class JobsCollector(Collector):
     """The health of jobs, for a registry of prometheus-client.
 
     ``readers``: by name, of each job, or of several that share a database. ``fresh``: a reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.exporter.database import Database
+from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.engine import WatchedEngine
 from pipelines.exporter.health import Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import (
@@ -46,10 +46,10 @@ def readers_of_runs(
         named = _by_name(topics)
         _check_pairs("the name of --topic", len(named), len(states))
         sources = [WatchedTopics(KafkaTopics(broker, each)) for each in named.values()]
-    one = Database(database, most) if database else None
+    one = WatchedResults(database, most) if database else None
     found: dict[str, Readers] = {}
     for state, source in zip(states, sources, strict=True):
-        own = one or Database(of_state(state), most)
+        own = one or WatchedResults(of_state(state), most)
         shared = one is not None and len(states) > 1
         found[str(state)] = RunReaders(state, own, source, shared).readings
     return found
@@ -75,7 +75,7 @@ def reader_of_streams(
         of_collector.setdefault(plan.collector, []).append(plan)
     registries = {collector: Registry(each) for collector, each in of_collector.items()}
     engine = WatchedEngine(flink) if flink else None
-    return StreamReaders(Database(database, most), streams, registries, engine).readings
+    return StreamReaders(WatchedResults(database, most), streams, registries, engine).readings
 
 
 def _check_pairs(what: str, given: int, states: int) -> None:

@@ -221,6 +221,13 @@ def _lag_of(partition: Partition, start: int, end: int, partitions: int, waits: 
     return Lag(None, records, 1, waits.since(partition.name, start, appended))
 
 
+def lag_of_stream(stream: WatchedStream, offsets: Mapping[str, int]) -> Lag:
+    """Return the records that a streaming job has not read; MissingError before it reports any."""
+    if not offsets:
+        raise MissingError("the database does not have yet how far a job has read")
+    return stream.lag(offsets)
+
+
 @dataclass(frozen=True)
 class Documents:
     """A topic of estimates."""

@@ -28,8 +28,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pipelines.http.problems import problem
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
+from pipelines.results.fields import milliseconds, moment
 from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
-from pipelines.results.reader import Chosen, Page, ResultsReader, milliseconds, moment
+from pipelines.results.reader import Chosen, Page, ResultsReader
 from pipelines.results.records import Health
 from pipelines.results.views import VIEWS, View
 from sotto.errors import AggregationError, ParameterError

@@ -11,8 +11,8 @@ from typing import IO, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.results.fields import Kind
-from pipelines.results.reader import Row, moment
+from pipelines.results.fields import Kind, moment
+from pipelines.results.reader import Row
 from pipelines.results.views import View
 from sotto.csv_cells import write_csv_rows
 

@@ -9,12 +9,14 @@ returns, so a field is added in one place.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from sotto.errors import ParameterError
 
 #: The kind of a field: a time is in UTC, the last three are lists.
 Kind: TypeAlias = Literal[
@@ -22,6 +24,9 @@ Kind: TypeAlias = Literal[
 ]
 #: How a figure that is computed from payloads is rounded before it is published.
 Rounding: TypeAlias = Literal["exact", "nearest", "up", "down", "error", "probability", "multiples"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+T = TypeVar("T")
 
 _KINDS: Mapping[Any, Kind] = {
     str: "text",
@@ -88,7 +93,7 @@ class Field:
 
 
 @cache
-def fields_of(record: type) -> tuple[Field, ...]:
+def fields_of(record: Any) -> tuple[Field, ...]:
     """Return the fields of a record, in order."""
     hints = get_type_hints(record, include_extras=True)
     return tuple(_field(each.name, hints[each.name]) for each in dataclasses.fields(record))
@@ -106,3 +111,41 @@ def stored_fields(record: type, *without: str) -> tuple[Field, ...]:
     """Return the fields of a record that are stored, but those of some names."""
     found = fields_of(record)
     return tuple(each for each in found if not each.about.computed and each.name not in without)
+
+
+def milliseconds(time: datetime) -> int:
+    """Return an aware time as milliseconds since the epoch; ParameterError for another."""
+    if time.tzinfo is None:
+        raise ParameterError("a time must have a time zone, such as 2013-06-01T00:00Z")
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def moment(milliseconds: int) -> datetime:
+    """Return a time in UTC; the first or the last that there is for what lies beyond."""
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        limit = datetime.max if milliseconds > 0 else datetime.min
+        return limit.replace(tzinfo=UTC)
+
+
+#: How what a column holds becomes a part of a record.
+CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
+    "time": moment,
+    "integers": tuple,
+    "texts": tuple,
+    "pairs": lambda pairs: tuple(map(tuple, pairs)),
+}
+
+
+def record_of(record: type[T], row: Mapping[str, Any]) -> T:
+    """Return a record of a row as the tables have it, whose fields are all stored."""
+    values = {}
+    made: Any = record
+    for each in fields_of(made):
+        value = row[each.stored]
+        if value is not None:
+            convert = CONVERTED.get(each.kind)
+            value = value / 1e6 if each.about.micro else convert(value) if convert else value
+        values[each.name] = value
+    return made(**values)  # type: ignore[no-any-return]

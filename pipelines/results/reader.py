@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import sqlalchemy as sql
 
 from pipelines.results.database import ReadOnlyDatabase
-from pipelines.results.fields import Kind
+from pipelines.results.fields import CONVERTED, milliseconds, moment
 from pipelines.results.records import Alarm, Budget, Estimate, Health, Metric, Rejection, Window
-from pipelines.results.tables import ESTIMATES, HEALTH, META, WINDOWS
+from pipelines.results.tables import ESTIMATES, HEALTH, META, OFFSETS, WINDOWS
 from pipelines.results.views import (
     METRIC,
     NEWEST,
@@ -43,7 +44,6 @@ _ORDER = (*METRIC, "window_start")
 _START = [sql.column(name, WINDOWS.c[name].type) for name in _ORDER]
 #: Rows that are in memory at a time where all of a view are read.
 _BATCH = 10_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: A row as the tables have it: times in ms since the epoch.
 Row: TypeAlias = Sequence[Any]
@@ -87,6 +87,21 @@ class Page(NamedTuple):
     next: tuple[str | int, ...] | None
 
 
+class _Shared:
+    """A transaction of a database that several reads share."""
+
+    file = None
+    size = None
+
+    def __init__(self, connection: sql.Connection) -> None:
+        self._connection = connection
+
+    def read(self, query: Callable[[sql.Connection], T]) -> T:
+        return query(self._connection)
+
+    def close(self) -> None: ...
+
+
 class ResultsReader:
     """Reads a database of results; every method in one read-only transaction.
 
@@ -102,6 +117,8 @@ class ResultsReader:
         The state directory of aggregation runs, which has their plans and health.
     plans : sequence of CompiledPlan
         The plans, where no state directory has them.
+    kept : int
+        Connections to a PostgreSQL server that are kept open between reads.
     """
 
     def __init__(
@@ -109,8 +126,9 @@ class ResultsReader:
         url: str | sql.URL,
         state: str | os.PathLike[str] | None = None,
         plans: Sequence[CompiledPlan] = (),
+        kept: int = _KEPT,
     ) -> None:
-        self._database = ReadOnlyDatabase(url, kept=_KEPT)
+        self._database: ReadOnlyDatabase | _Shared = ReadOnlyDatabase(url, kept=kept)
         #: The database's file, of SQLite.
         self.file = self._database.file
         self._state = None if state is None else Path(state)
@@ -130,6 +148,24 @@ class ResultsReader:
     def close(self) -> None:
         """Close the connections to a server that are kept; the next read opens one again."""
         self._database.close()
+
+    def at_once(self, use: Callable[[Self], T]) -> T:
+        """Return what a function makes of a reader whose methods share one transaction.
+
+        It is called again where the database has changed meanwhile.
+        """
+
+        def read(connection: sql.Connection) -> T:
+            reader = copy(self)
+            reader._database = _Shared(connection)
+            return use(reader)
+
+        return self._database.read(read)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of a SQLite database and its journal; None of a server's."""
+        return self._database.size
 
     def revision(self) -> str:
         """Return a short text that changes whenever the results do; it costs one small query."""
@@ -218,6 +254,35 @@ class ResultsReader:
                 values = sql.values(*_START, name="starts").data(wanted[at : at + _ASKED])
                 rows += connection.execute(query(values.cte()))
             return rows
+
+        return self._database.read(read)
+
+    def latest(self, collector: str, most: int) -> tuple[list[Estimate], int]:
+        """Return estimates of all reports in the newest complete windows of a collector's metrics.
+
+        These are the first ``most`` by position, without those that are withheld, and how many
+        more there are.
+        """
+        columns = ESTIMATES.c
+        ours = newest(ESTIMATES, NEWEST.c.collector == collector)
+        found = VIEW_ESTIMATES.stored.where(columns.value.is_not(None), columns.segment == "", ours)
+        order = ("position", *METRIC, "kind", "item")
+        chosen = found.order_by(*(columns[name] for name in order)).limit(most)
+        counted = sql.select(sql.func.count()).select_from(found.subquery())
+
+        def read(connection: sql.Connection) -> tuple[list[Estimate], int]:
+            rows = [tuple(row) for row in connection.execute(chosen)]
+            number = int(connection.execute(counted).scalar_one())
+            return list(_records(Estimate, VIEW_ESTIMATES, rows)), number - len(rows)
+
+        return self._database.read(read)
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        """Return the offset that a sink reads next, by topic and partition."""
+
+        def read(connection: sql.Connection) -> dict[tuple[str, int], int]:
+            rows = connection.execute(sql.select(OFFSETS))
+            return {(row.topic, row.partition): row.next for row in rows}
 
         return self._database.read(read)
 
@@ -319,34 +384,9 @@ class ResultsReader:
         ]
 
 
-def milliseconds(time: datetime) -> int:
-    """Return an aware time as milliseconds since the epoch; ParameterError for another."""
-    if time.tzinfo is None:
-        raise ParameterError("a time must have a time zone, such as 2013-06-01T00:00Z")
-    return (time - _EPOCH) // timedelta(milliseconds=1)
-
-
-def moment(milliseconds: int) -> datetime:
-    """Return a time in UTC; the first or the last that there is for what lies beyond."""
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        limit = datetime.max if milliseconds > 0 else datetime.min
-        return limit.replace(tzinfo=UTC)
-
-
-#: How what a column holds becomes a part of a record.
-_CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
-    "time": moment,
-    "integers": tuple,
-    "texts": tuple,
-    "pairs": lambda pairs: tuple(map(tuple, pairs)),
-}
-
-
 def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_Record]:
     names = [column.name for column in view.columns]
-    convert = [_CONVERTED.get(column.kind) for column in view.columns]
+    convert = [CONVERTED.get(column.kind) for column in view.columns]
     for row in rows:
         yield kind(
             **{
@@ -403,6 +443,8 @@ def _health_of(meta: sql.Row[Any], document: Mapping[str, Any]) -> Health:
         job=meta.state,
         generation=meta.projected_generation,
         clock=None if meta.clock is None else moment(meta.clock),
+        lineage=meta.lineage,
+        source=meta.source,
         numbers={
             name: value if type(value) is int else None
             for name, value in document.items()

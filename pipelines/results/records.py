@@ -283,6 +283,13 @@ class Health:
     job: str  #: random name of the state directory or of the streaming job
     generation: int  #: of the results, which grows with every change
     clock: datetime | None  #: append time up to which reports have been read
+    lineage: str | None  #: changes with the results, as the generation does
+    source: str | None  #: the topic from which a sink takes the results; None of aggregation runs
     #: Of the job, by name of a field of :class:`JobNumbers`; None for what it does not know.
     numbers: Mapping[str, int | None]
     offsets: Mapping[str, int]  #: partition to the offset that the job reads next
+
+    @property
+    def stamp(self) -> tuple[object, ...]:
+        """By which a change of the results is noticed."""
+        return self.source, self.job, self.generation, self.lineage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +91,7 @@ def _documents(
                 assert isinstance(changed, int)
                 pane = _pane(end, before, manifest.clock)
                 yield WindowDocument.of(job, window, of_window[key], changed, pane, segments[key])
-    for period in _periods(manifest, registry):
+    for period in manifest.budgets(registry):
         yield PeriodDocument.of(job, period, revision)
     rejects = add_rows(manifest.expired, manifest.quarantine)
     requeued = {reason: manifest.requeued.get(reason, 0) for reason in rejects}
@@ -141,17 +141,6 @@ def _former(
             mechanism = registry.by_fingerprint[key.fingerprint].metrics[key.metric].mechanism
             empty = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
             yield key, WindowCounts(each.revision, empty)
-
-
-def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:
-    for period, totals in sorted(manifest.audit().items()):
-        yield {
-            "collector": registry.collector,
-            "period_start": period * registry.period,
-            "period_end": (period + 1) * registry.period,
-            "closed": manifest.first_open is not None and period < manifest.first_open,
-            **asdict(totals),
-        }
 
 
 def _key(row: Mapping[str, object]) -> tuple[object, ...]:

@@ -225,6 +225,14 @@ class Manifest:
         """Return the audit of every period, open and closed, summed over shards."""
         return _with_audits(self.periods, self.states)
 
+    def budgets(self, registry: Registry) -> list[dict[str, object]]:
+        """Return the rows of all budget periods in the results, oldest first."""
+        first_open = self.first_open
+        return [
+            totals.row(registry, period, first_open is not None and period < first_open)
+            for period, totals in sorted(self.audit().items())
+        ]
+
     def health(self) -> dict[str, object]:
         """Return the state of the job, as documents have it."""
         held = self.states.values()

@@ -6,24 +6,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pipelines.exporter.arrivals import PAUSE, RECORDS
+from pipelines.results.fields import fields_of
+from pipelines.results.records import JobNumbers
 from pipelines.web import formats
 from pipelines.web.views import PageView
 from sotto.wire.reasons import Reason
 
 #: Budget periods that are listed, the newest ones.
 _PERIODS = 60
-#: A job's own figures.
-_NUMBERS = {
-    "reports": "reports decoded",
-    "duplicates": "of them repeats of a report that was known, which count once",
-    "counted": "answers that count",
-    "superseded": "reports replaced by a newer level of the same answer",
-    "revoked": "pseudonyms revoked",
-    "chains": "answers in open budget periods",
-    "pseudonyms": "pseudonyms in open budget periods",
-    "state_bytes": "state of open budget periods",
-    "future": "records rejected whole, as they were ahead of the job's clock",
-}
 
 
 class RejectionLine(NamedTuple):
@@ -70,9 +60,9 @@ def job(view: PageView) -> Mapping[str, object]:
     jobs = []
     for each in view.snapshot.health:
         numbers = [
-            (formats.size(value) if name == "state_bytes" else f"{value:,}", text)
-            for name, text in _NUMBERS.items()
-            if (value := each.numbers.get(name)) is not None
+            (formats.size(value) if of.name == "state_bytes" else f"{value:,}", of.about.text)
+            for of in fields_of(JobNumbers)
+            if (value := each.numbers.get(of.name)) is not None
         ]
         jobs.append((each, numbers))
     return {"jobs": jobs, "runs": list(_runs(view))}

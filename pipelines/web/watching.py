@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.freshness import NOT_LOOKED, stale
-from pipelines.exporter.lag import Lag, Watched, WatchedLog, WatchedStream
+from pipelines.exporter.lag import Lag, Watched, WatchedLog, WatchedStream, lag_of_stream
 from pipelines.exporter.readings import Reading, Status, read
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Health
-from pipelines.sources.base import SKEW, MissingError
+from pipelines.sources.base import SKEW
 from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import formats
 from sotto.errors import SottoError
@@ -172,7 +172,7 @@ class JobWatch:
         lag = arrivals = None
         if isinstance(self._log, WatchedStream):
             stream, offsets = self._log, self._offsets()
-            lag = read(lambda: _lag_of(stream, offsets))
+            lag = read(lambda: lag_of_stream(stream, offsets))
             arrivals = read(stream.arrivals)
         elif self._log is not None and state is not None:
             watched = self._log
@@ -186,9 +186,9 @@ class JobWatch:
         self.last = JobReading(now_ms(), disks, last, state, begun, lag, arrivals, health)
         return self.last
 
-    def _offsets(self) -> Mapping[str, int] | None:
+    def _offsets(self) -> Mapping[str, int]:
         """Return how far streaming jobs have read, as the database has it."""
-        return {name: at for job in self._health() for name, at in job.offsets.items()} or None
+        return {name: at for job in self._health() for name, at in job.offsets.items()}
 
     def _health(self) -> Sequence[Health]:
         try:
@@ -212,12 +212,6 @@ def looking(watch: PeriodicWatch | None) -> Iterator[None]:
     finally:
         stopped.set()
         thread.join(timeout=1)
-
-
-def _lag_of(stream: WatchedStream, offsets: Mapping[str, int] | None) -> Lag:
-    if not offsets:
-        raise MissingError("the database does not have yet how far a job has read")
-    return stream.lag(offsets)
 
 
 def _disks(places: Mapping[str, Path]) -> list[Disk]:

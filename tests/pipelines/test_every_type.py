@@ -13,7 +13,7 @@ import sotto_cli
 from mechanisms.registry import REGISTRY, mechanisms_for
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.bounded.run import aggregate
-from pipelines.exporter.database import Database
+from pipelines.exporter.database import WatchedResults
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results, of_state
 from sotto.plan.metric import TYPES
@@ -112,7 +112,7 @@ def test_an_estimate_that_is_known_to_be_biased_has_no_interval_and_is_marked(st
     printed = capsys.readouterr().out
     assert "biased (em)" in printed
     assert "biased (smoothed)" in printed
-    exposed = Database(of_state(state), 1_000_000).read().popitem()[1].estimates
+    exposed = WatchedResults(of_state(state), 1_000_000).read().popitem()[1].estimates
     ends = {row.metric: row.low for row in exposed if row.method == "biased"}
     assert set(ends.values()) == {None}
 

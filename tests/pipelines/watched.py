@@ -19,9 +19,9 @@ from step_plans import plans
 
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
-from pipelines.exporter.database import Database
+from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.engine import Engine, WatchedEngine
-from pipelines.exporter.health import Health, Readers, RunReaders, Stream, StreamReaders
+from pipelines.exporter.health import JobsCollector, Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.results.documents import Document, parse
 from pipelines.sinks.base import Advance, Progress
@@ -87,7 +87,7 @@ def exposition(
     engine: WatchedEngine | None = None,
 ) -> str:
     """Return what the exporter of runs exposes or, without a state directory, of a stream."""
-    results = Database(database or of_state(state or Path()), max_series)
+    results = WatchedResults(database or of_state(state or Path()), max_series)
     readers: Readers
     if state is not None:
         assert not isinstance(log, lag.WatchedStream)
@@ -102,7 +102,7 @@ def exposition(
         plans = {} if registry is None else {registry.collector: registry}
         readers = StreamReaders(results, streams, plans, engine).readings
     collectors = CollectorRegistry()
-    collectors.register(Health({"job": readers}))
+    collectors.register(JobsCollector({"job": readers}))
     return generate_latest(collectors).decode()
 
 

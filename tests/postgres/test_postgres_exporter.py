@@ -12,7 +12,7 @@ from local_postgres import LocalPostgres
 from step_plans import plans
 from watched import FakeDocuments, FakeStream, exposition, samples, sunk, value, watched
 
-from pipelines.exporter.database import Database
+from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.readings import Status, read
 from pipelines.sources.base import MissingError
 from sotto.log.writer import now_ms
@@ -28,7 +28,7 @@ def written(url: sql.URL) -> str:
 def test_what_a_sink_has_written_is_exposed(url: sql.URL, tmp_path: Path) -> None:
     job = watched(tmp_path)
     with pytest.raises(MissingError):
-        Database(url, 2000).read()
+        WatchedResults(url, 2000).read()
     number = sunk(job.state, written(url))
     assert sunk(job.state, f"sqlite:///{tmp_path / 'sunk.db'}") == number
     documents, registry = FakeDocuments(number, now_ms()), Registry(plans())
@@ -50,7 +50,7 @@ def test_what_a_sink_has_written_is_exposed(url: sql.URL, tmp_path: Path) -> Non
 
 
 def test_a_server_that_has_stopped_is_unreadable(url: sql.URL, server: LocalPostgres) -> None:
-    database = Database(url, 2000)
+    database = WatchedResults(url, 2000)
     server.stop()
     found = read(database.read)
     assert found.status == Status.UNREADABLE
@@ -63,7 +63,7 @@ def test_a_server_that_says_nothing_is_not_waited_for() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         port = silent.getsockname()[1]
-        database = Database(f"postgresql+psycopg://somebody:word@127.0.0.1:{port}/none", 10)
+        database = WatchedResults(f"postgresql+psycopg://somebody:word@127.0.0.1:{port}/none", 10)
         began = time.monotonic()
         found = read(database.read)
         assert time.monotonic() - began < 120

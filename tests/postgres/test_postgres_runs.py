@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -70,16 +70,14 @@ def test_the_tables_are_those_of_sqlite(
 
 def killed(log: Path, state: Path, url: sql.URL) -> None:
     """Run, and die at the end of the transaction, before the last table is written."""
-    written = written_rows.replace_all
+    written = written_rows._insert
 
-    def die(
-        connection: sql.Connection, into: sql.Table, collector: str, rows: Sequence[Row]
-    ) -> None:
+    def die(connection: sql.Connection, into: sql.Table, rows: Iterable[Row]) -> None:
         if into.name == "quarantine":
             os._exit(9)
-        written(connection, into, collector, rows)
+        written(connection, into, rows)
 
-    written_rows.replace_all = die
+    written_rows._insert = die
     aggregate(log, state, plans(), url, max_reports=MAX_REPORTS)
 
 

@@ -101,7 +101,7 @@ def test_of_two_who_submit_at_once_one_does(tmp_path):
 
 
 def ids(tmp_path, more=lambda pipeline: None):
-    log = Log(tmp_path / "log", "sqlite://", tmp_path / "quarantine")
+    log = Log(tmp_path / "log", f"sqlite:///{tmp_path / 'results.db'}", tmp_path / "quarantine")
     pipeline = Runner().pipeline("job", {"sotto_job": "job"})
     more(pipeline)
     lay_out(pipeline, log, "job", PlansFolder("plans"))

@@ -29,9 +29,9 @@ from watched import (
 
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
-from pipelines.exporter.database import Database
+from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.families import Exposed, Snapshot, families
-from pipelines.exporter.health import Health
+from pipelines.exporter.health import JobsCollector
 from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
@@ -282,17 +282,17 @@ def test_a_database_alone_is_enough(job):
 
 
 def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy):
-    database = Database(of_state(copy.state), 2000)
+    database = WatchedResults(of_state(copy.state), 2000)
     with closing(sqlite3.connect(copy.state / "results.db")) as writer:
         writer.execute("PRAGMA journal_mode=WAL")
         writer.execute("UPDATE meta SET projected_generation = 7")
-        assert [each.generation for each in database.read().values()] == [1]
+        assert [each.health.generation for each in database.read().values()] == [1]
         writer.commit()
-        assert [each.generation for each in database.read().values()] == [7]
+        assert [each.health.generation for each in database.read().values()] == [7]
 
 
 def test_what_has_not_changed_is_not_read_again(copy, monkeypatch):
-    database = Database(of_state(copy.state), 2000)
+    database = WatchedResults(of_state(copy.state), 2000)
     (first,) = database.read().values()
     monkeypatch.setattr("pipelines.exporter.database._windows", None)
     (again,) = database.read().values()
@@ -309,7 +309,7 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
     def scraped() -> dict[str, float]:
         return {f.name: f.samples[0].value for f in health.collect()}
 
-    health = Health({"job": readers}, fresh=0.0, deadline=0.1, clock=lambda: 5000)
+    health = JobsCollector({"job": readers}, fresh=0.0, deadline=0.1, clock=lambda: 5000)
     until(lambda: scraped().get("sotto_exporter_read_age_seconds") == 4)
     hangs.set()
     for _ in range(3):
@@ -329,7 +329,7 @@ def test_scrapes_at_once_share_a_reading():
         number += 1
         yield [Snapshot("tests.example", 0, 0.1)]
 
-    health = Health({"job": readers}, fresh=60)
+    health = JobsCollector({"job": readers}, fresh=60)
     threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -24,8 +24,8 @@ from watched import (
 )
 
 from pipelines.exporter.catalogue import CATALOGUE
-from pipelines.exporter.database import Database
-from pipelines.exporter.health import Health, Stream, StreamReaders
+from pipelines.exporter.database import WatchedResults
+from pipelines.exporter.health import JobsCollector, Stream, StreamReaders
 from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.readings import Status, read
 from pipelines.results.documents import parse
@@ -120,7 +120,7 @@ def test_jobs_of_several_collectors_are_told_apart(job, database):
         Stream(str(topic), stream, FakeDocuments(1000, now_ms()))
         for topic, stream in ((theirs, other), (ESTIMATES_TOPIC, ours), ("none-estimates", unheard))
     ]
-    health = Health({"": StreamReaders(Database(database, 100), streams).readings})
+    health = JobsCollector({"": StreamReaders(WatchedResults(database, 100), streams).readings})
     collectors = CollectorRegistry()
     collectors.register(health)
     found = samples(generate_latest(collectors).decode())
@@ -148,8 +148,8 @@ class Silent(FakeStream):
 def test_a_silent_broker_keeps_nothing_else_from_being_told(database):
     broker = Silent()
     stream = Stream(str(ESTIMATES_TOPIC), broker, FakeDocuments(0, 0))
-    readers = StreamReaders(Database(database, 100), [stream])
-    health = Health({"": readers.readings}, 0.0, 0.1)
+    readers = StreamReaders(WatchedResults(database, 100), [stream])
+    health = JobsCollector({"": readers.readings}, 0.0, 0.1)
 
     def scraped() -> dict[str, dict[tuple[str, ...], float]]:
         return {

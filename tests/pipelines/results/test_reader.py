@@ -21,7 +21,8 @@ from pipelines.results.database import (
     ResultsError,
     UnreadableError,
 )
-from pipelines.results.reader import Chosen, ResultsReader, milliseconds, moment
+from pipelines.results.fields import milliseconds, moment
+from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
 from pipelines.results.views import (
     VIEW_BUDGETS,

@@ -14,7 +14,7 @@ import pytest
 from html_pages import Html
 from invented_results import NASTY, PLAN, app_of, ask, write_results
 
-from pipelines.exporter.database import Database
+from pipelines.exporter.database import WatchedResults
 from pipelines.results.reader import ResultsReader
 from pipelines.web import charts, metric, rendering, views, words
 from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
@@ -122,7 +122,7 @@ def test_a_biased_estimate_says_so_and_has_no_interval_even_if_one_is_stored(tmp
     assert "biased: of what devices sent, which need not be what was true" in shown
     assert "interval of 95 % 5" not in shown
     assert "biased" not in Html(page(biased, METRIC, name="page")).text
-    (exposed,) = Database(url, 1000).read().values()
+    (exposed,) = WatchedResults(url, 1000).read().values()
     assert {each.high for each in exposed.estimates if each.metric == "theme"} == {None}
     (row, *_) = json.loads(ask(app_of(url), "/api/v1/shares?metric=theme").text)["shares"]
     assert (row["share"], row["low"], row["method"], row["biased"]) == (0.6, None, "biased", True)
@@ -153,11 +153,11 @@ def test_the_newest_complete_window_stands_for_a_metric_with_what_is_so_far_besi
         assert {row.get("value", row.get("share")) for row in rows} == {0.6}
     windows = json.loads(ask(app, "/api/v1/windows?metric=theme&segment=").text)["windows"]
     assert [row["complete"] for row in windows] == [True, True, False]
-    (exposed,) = Database(url, 1000).read().values()
+    (exposed,) = WatchedResults(url, 1000).read().values()
     assert {row.value for row in exposed.estimates if row.item == "light"} == {0.6}
     (window,) = [each for key, each in exposed.windows.items() if key.metric == "theme"]
-    assert window.complete
-    assert window.last > window.end
+    assert window.window.complete
+    assert window.last.window_end > window.window.window_end
 
 
 def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
