@@ -315,10 +315,10 @@ class TestBytes:
         assert mechanism.valid(rows).tolist() == valid
         for row in rows[[place for place, good in enumerate(valid) if not good]]:
             if mechanism.levels > 1:
-                with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
+                with pytest.raises(ParameterError, match="payload"):
                     mechanism.weaker(row.tobytes(), SeededSource(1))
                 symbol, zero = fixed_symbol(mechanism), bytes(16)
-                with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
+                with pytest.raises(ParameterError, match="payload"):
                     mechanism.forward(symbol, row.tobytes(), 1, zero, zero, SeededSource(1))
 
     @every_case

@@ -118,7 +118,7 @@ def test_an_answer_that_drips_is_given_up_after_a_time(made, monkeypatch, scheme
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
         notifier = made(server.getsockname()[1], scheme, authority.client)
-        with pytest.raises(NotificationError, match=r"localhost: no answer within 0\.5 s"):
+        with pytest.raises(NotificationError, match="no answer"):
             notifier.send(alert(), NOW)
         stopped.set()
         thread.join()

@@ -47,5 +47,5 @@ def test_another_beam_is_refused(tmp_path):
         remainders.mend(tmp_path)
     for content in (b"nothing of that", CODE + CODE):
         archive(tmp_path, content)
-        with pytest.raises(DeployError, match="is not the one that is known"):
+        with pytest.raises(DeployError, match="known"):
             remainders.mend(tmp_path)

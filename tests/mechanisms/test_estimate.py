@@ -163,9 +163,9 @@ def test_no_bound_is_empty_where_all_that_are_present_may_be_forged():
 
 
 def test_no_bound_is_stated_where_none_is_known():
-    with pytest.raises(ParameterError, match="no bound is known"):
+    with pytest.raises(ParameterError, match="bound"):
         Estimate(0.5, 0.1, 10, (10,)).under(0.01)
     known = Estimate(0.5, 0.1, 10, (10,), reach=((2.0, 2.0),))
     for share in (-0.1, 1.1, math.nan):
-        with pytest.raises(ParameterError, match="share must lie in"):
+        with pytest.raises(ParameterError, match="share"):
             known.under(share)

@@ -73,7 +73,7 @@ def test_what_cannot_be_built_is_refused(
 
 
 def test_a_metric_is_named_by_a_string() -> None:
-    with pytest.raises(ParameterError, match="metric must be a string"):
+    with pytest.raises(ParameterError, match="metric"):
         build(GRR, [1], None)  # type: ignore[arg-type]
 
 
@@ -175,7 +175,7 @@ class TestLimits:
         mechanism = build(spec, [1, 2, 250_000_000], "metric")
         assert [mechanism.certified(0), mechanism.certified(1)] == [1, 2]
         assert 249_000_000 < mechanism.certified(2) <= 250_000_000
-        with pytest.raises(ParameterError, match="level 2: the most significant bit"):
+        with pytest.raises(ParameterError, match="level 2"):
             build(spec, [1, 340_000_000], "metric")
 
     def test_rungs_closer_than_a_grain_are_refused_by_number(self) -> None:

@@ -66,7 +66,7 @@ def test_results_before_0_4_are_refused_and_what_is_advised_works(
         earlier = {(each.metric, each.window_start) for each in reader.windows()}
     assert url.database is not None
     server.execute(url.database, "CREATE TABLE windows (n bigint)")
-    with pytest.raises(AggregationError, match="give another one with --database"):
+    with pytest.raises(AggregationError, match="--database"):
         aggregate(EmbeddedLog(log), state, [], url)
     server.execute("postgres", f"CREATE DATABASE {url.database}_anew")
     anew = url.set(database=f"{url.database}_anew")

@@ -217,7 +217,7 @@ class TestReading:
 
     @pytest.mark.parametrize("text", ["", "5.0", "noon", "2013-13-01", 5.0, True, None])
     def test_no_times(self, text):
-        with pytest.raises(ParameterError, match="a time must be such as"):
+        with pytest.raises(ParameterError, match="time"):
             parse_time(text)
 
 

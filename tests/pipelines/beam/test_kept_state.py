@@ -143,5 +143,5 @@ def test_values_are_kept_in_a_version_and_no_other_is_read(coder, value, encoded
     assert coder.encode(value).hex() == encoded
     assert coder.decode(bytes.fromhex(encoded)) == value
     for other in (b"", bytes([VERSION + 1]) + coder.encode(value)[1:]):
-        with pytest.raises(FormatError, match="expected 1: another release of Sotto has written"):
+        with pytest.raises(FormatError, match="another release"):
             coder.decode(other)

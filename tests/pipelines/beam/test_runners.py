@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused(options, why):
 
 def test_a_job_server_that_does_not_answer_is_told():
     options = (*PORTABLE, "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1", "--unknown=1")
-    with pytest.raises(AggregationError, match="no job server answers at 127"):
+    with pytest.raises(AggregationError, match="job server"):
         Runner(options)
 
 

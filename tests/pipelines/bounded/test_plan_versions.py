@@ -36,7 +36,7 @@ def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(tmp_path, re
     source, state = log(tmp_path / "log", FIRST, reports), tmp_path / "state"
     aggregate(source, state, [FIRST])
     for again in (lambda: aggregate(source, state, [MARKED]), lambda: requeue(state, [MARKED])):
-        with pytest.raises(PlanError, match="plan step version 3 has two fingerprints") as caught:
+        with pytest.raises(PlanError, match="two fingerprints") as caught:
             again()
         assert FIRST.fingerprint_hex in str(caught.value)
         assert MARKED.fingerprint_hex in str(caught.value)

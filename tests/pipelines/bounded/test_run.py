@@ -230,7 +230,7 @@ def test_a_database_ahead_of_the_state_is_refused(small, tmp_path):
     aggregate(small, state, plans(), max_reports=30, stop=lambda: next(stops))
     shutil.copytree(state, copy)
     aggregate(small, state, plans(), max_reports=30)
-    with pytest.raises(AggregationError, match="restored from a copy"):
+    with pytest.raises(AggregationError, match="restored"):
         aggregate(small, copy, plans(), of_state(state))
     with pytest.raises(AggregationError, match="another state directory"):
         aggregate(small, tmp_path / "new", plans(), of_state(state))
@@ -287,9 +287,9 @@ def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path):
 
 def test_plans_of_two_collectors_or_of_one_name_are_refused(small, tmp_path):
     twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
-    with pytest.raises(PlanError, match="plan step version 1 has two fingerprints"):
+    with pytest.raises(PlanError, match="two fingerprints"):
         aggregate(small, tmp_path / "state", twice)
-    with pytest.raises(AggregationError, match="has no plans yet: give them with --plan"):
+    with pytest.raises(AggregationError, match="no plans"):
         aggregate(small, tmp_path / "none", [])
     assert not (tmp_path / "none").exists()
 

@@ -160,7 +160,7 @@ def test_nothing_is_written_while_the_clock_has_leapt(tmp_path, leap):
     store.write([(0, b"b")])
     clocks.wall += leap
     for _ in range(2):
-        with pytest.raises(PublishError, match="clock has leapt by"):
+        with pytest.raises(PublishError, match="leapt"):
             store.write([(0, b"c")])
         clocks.go(5_000_000)
     clocks.wall -= leap
@@ -176,7 +176,7 @@ def test_a_clock_that_leapt_while_nothing_ran_is_known_by_the_last_record(tmp_pa
     store.close()
     clocks.wall += 9 * YEAR
     store = clocks.store(tmp_path, [])
-    with pytest.raises(PublishError, match="last record is more than a year old"):
+    with pytest.raises(PublishError, match="year"):
         store.write([(0, b"b")])
     clocks.wall -= 9 * YEAR
     store.write([(0, b"c")])

@@ -171,7 +171,7 @@ def test_a_mount_point_is_filled_and_may_be_after_an_interruption(world, tmp_pat
     # What is not its own is neither overwritten nor removed.
     other = tmp_path / "other"
     (other / "plans").mkdir(parents=True)
-    with pytest.raises(AggregationError, match="new or an empty directory"):
+    with pytest.raises(AggregationError, match="empty"):
         restore(world.file, other)
     assert (other / "plans").exists()
 
@@ -189,7 +189,7 @@ def test_damage_is_noticed_wherever_it_is(world, tmp_path):
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
     for cut in (0, 600, len(content) // 2):
         damaged.write_bytes(content[:cut])
-        with pytest.raises(AggregationError, match="damaged, or no backup"):
+        with pytest.raises(AggregationError, match="no backup"):
             check(damaged)
     assert not any(path.name.endswith(".partial") for path in tmp_path.iterdir())
 
@@ -209,7 +209,7 @@ def test_results_that_are_ahead_are_made_again_once_that_is_said(world, tmp_path
     aggregate(world.log, state, database=url, max_reports=MAX_REPORTS)
     new = str(tmp_path / "state")
     restore(world.file, new)
-    with pytest.raises(AggregationError, match="restored from a copy"):
+    with pytest.raises(AggregationError, match="restored"):
         aggregate(world.first, new, database=url)
     shutil.rmtree(new)
     given = ["restore", str(world.file), "--state", new, "--database", url]

@@ -95,7 +95,7 @@ def test_nothing_goes_that_is_young_or_not_counted_and_the_horizon_is_the_least(
     other = tmp_path / "other"
     with pytest.raises(AggregationError, match="holds no run"):
         retain(other, world.log)
-    with pytest.raises(AggregationError, match="there is no log"):
+    with pytest.raises(AggregationError, match="no log"):
         retain(world.state, other)
 
 

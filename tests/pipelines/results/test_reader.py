@@ -162,7 +162,7 @@ def test_a_database_without_results_says_so(file: Path) -> None:
 def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE stored_alarms")
-    with pytest.raises(ResultsError, match="no such table: stored_alarms"):
+    with pytest.raises(ResultsError, match="stored_alarms"):
         reader.alarms()
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(ResultsError, match="not a database"):

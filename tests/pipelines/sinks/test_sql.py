@@ -153,7 +153,7 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE meta (id INTEGER PRIMARY KEY, state TEXT)")
         connection.execute("CREATE TABLE windows (window_start INTEGER)")
-    refused = pytest.raises(AggregationError, match=r"release before 0\.4: give another one")
+    refused = pytest.raises(AggregationError, match="--database")
     with Results(f"sqlite:///{file}") as run:
         with refused:
             run.projected("tests.example", "mine")
@@ -214,7 +214,7 @@ def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
 def test_results_are_not_kept_in_memory(url):
-    with pytest.raises(AggregationError, match="must be a file"):
+    with pytest.raises(AggregationError, match="file"):
         Results(url)
 
 

@@ -163,7 +163,7 @@ def test_a_shorter_lane_is_refused(tmp_path):
     (intent,) = take_all(tmp_path, 100)
     (segment,) = (tmp_path / "000").glob("*.seg")
     segment.write_bytes(segment.read_bytes()[:-1])
-    with pytest.raises(AggregationError, match="partition '000' ends at"):
+    with pytest.raises(AggregationError, match="ends at"):
         FrozenLog(tmp_path, after(MANIFEST, intent))
 
 
@@ -218,7 +218,7 @@ def test_a_lane_that_was_cut_and_written_again_is_refused(tmp_path, times):
     write(tmp_path / "same", [[10, 20, 30]])
     assert take_all(tmp_path / "same", 100, manifest)
     write(tmp_path / "other", [times], body=ROW[:-1] + b"x")
-    with pytest.raises(AggregationError, match="partition '000' has another record"):
+    with pytest.raises(AggregationError, match="another record"):
         FrozenLog(tmp_path / "other", manifest)
 
 

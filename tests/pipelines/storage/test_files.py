@@ -29,7 +29,7 @@ def test_every_damaged_byte_is_noticed(tmp_path):
 
 def test_another_kind_is_refused(tmp_path):
     files.create(tmp_path / "file", files.with_checksum(b"counts", b"body"))
-    with pytest.raises(FormatError, match="not a rejects file"):
+    with pytest.raises(FormatError, match="rejects"):
         files.load(tmp_path / "file", b"rejects")
 
 

@@ -136,7 +136,7 @@ def test_a_folder_may_vanish_but_must_be_there_first(tmp_path, look, source, war
     (tmp_path / "plans").rmdir()
     assert look() == look() == []
     assert len(warnings) == 1
-    with pytest.raises(ParameterError, match="there is no such folder"):
+    with pytest.raises(ParameterError, match="no such folder"):
         PlanFolder(tmp_path / "plans", StoredPlans(tmp_path / "s"), source.open, warnings.append)
 
 

@@ -154,10 +154,10 @@ def test_files_that_are_cut_off_or_something_else(read, tmp_path):
     whole = (tmp_path / "t.parquet").read_bytes()
     footer = whole[:-60] + b"\xff" * 50 + whole[-10:]
     for damaged in (whole[: len(whole) // 2], footer, whole[:8] + b"\xff" * 80 + whole[88:]):
-        with pytest.raises(FormatError, match="damaged or cut off"):
+        with pytest.raises(FormatError, match="damaged"):
             read(damaged, "t.parquet")
     packed = gzip.compress(HEAD + GOOD * 100)
-    with pytest.raises(FormatError, match="damaged or cut off"):
+    with pytest.raises(FormatError, match="damaged"):
         read(packed[: len(packed) // 2], "t.csv.gz")
     with pytest.raises(FormatError, match="no UTF-8 text"):
         read((HEAD + GOOD).decode().encode("utf-16"))
