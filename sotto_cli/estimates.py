@@ -1,34 +1,13 @@
 """Print the estimates that an aggregator has made.
 
-An estimate is unbiased where nothing else is said, and so may lie below zero or above one; its
-interval covers the truth about the reports counted with 95 % probability over the randomization.
-'shown' is the closest set of shares, or the closest mean, that can be: for charts, without an
-interval; 'by chance outside the range' marks a mean whose estimate cannot be. 'floor' is the
-smallest true share that would be noticed. 'method' names what is not unbiased: 'monotone'
-(isotonic regression; the interval covers at least as much, of a 'cdf' its average over the part
-of the range in whose middle the point is, at best 1/64), or that an estimate is known to be biased
-and so has no interval: 'biased' (of what was reported, not of what was true), 'biased (smoothed)'
-(toward a smooth law) or 'biased (em)' (the most likely shares).
+An estimate is unbiased where the column 'method' says nothing else, and so may lie below zero or
+above one; its interval covers the truth about the reports counted with 95 % probability. 'shown' is
+the closest value that can be, for charts; 'floor' is the smallest true share that would be noticed.
+'withheld' says why there is no estimate. docs/results.md (In a terminal) explains each column, and
+the warnings under a window.
 
-A warning under a window says that its reports are not those of honest devices: which check failed,
-what was seen, and what honest devices would have sent (docs/poisoning.md).
-
-With '--under 1%' a column has what the truth may be if up to 1 % of the reports of each window are
-forged: the interval, widened by what they can do at most, which is not the same on both sides. Such
-reports cannot be told from others if they follow the protocol. It is empty where no bound is known.
-
---experiment prints how much more each arm of an experiment has than the first one, from reports of
-the last level alone. These intervals hold at all looks together: each excludes the true average
-effect, on the devices counted, at any time ever, with at most 5 % probability. The arms' shares of
-the reports should be as even as planned: if their p-value is below 0.01, find out why before you
-read differences. docs/experiments.md says what is assumed.
-
-An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
-in CSV and JSON too, and the column 'withheld' has the reason.
-
-The figures of a plan with segments are of all reports unless --by or --segment says which segments.
-Reports of the values of one segment add up to all reports: never add both. A segment is withheld,
-too, where another one of few reports would follow from it.
+Figures are of all reports unless --by or --segment says which segments. Reports of the values of
+one segment add up to all reports: never add both.
 
 examples:
   sotto estimates --state build/state

@@ -1,25 +1,12 @@
 """Forget pseudonyms that a person hands in from his device.
 
-The device shows the pseudonyms that it still has: sotto ledger app.db --full, or the pseudonym of
-each period of client.ledger() in an app. Once everything of a period is sent, the device has
-erased its pseudonym, and nobody can say any more which one was his.
+The device shows the pseudonyms that it still has: sotto ledger app.db --full. What counts of one in
+budget periods that are open is taken back, as if it had never reported: from the state, the counts,
+the results, and the bytes in quarantine. Later reports of it are rejected as 'forgotten'.
 
-A pseudonym's counted reports in budget periods that are open are taken back, as if it had never
-reported: from the state, the counts, the results, and the bytes in quarantine. Later reports of it
-are rejected as 'forgotten', by number, until all of them would be late. A keyed hash stays in the
-state until then, and nothing else.
-
-It stays, and cannot be taken out here:
-  closed budget periods: only sums are left of them
-  the log, or the topic of reports: until segments or records are removed by age
-  what has been published to a topic of quarantine, until its retention is over
-  backups: sotto restore forgets it again, by a keyed hash in STATE.forgotten, a file beside the
-  state directory; keep that file as long as backups
-A streaming job has its state in the runner's checkpoints, where nothing can be taken out: its
-reports go when their budget period is closed.
-
-Anybody who hands in a pseudonym shows which reports were his, for as long as you keep the request.
-Read pseudonyms from a file or a pipe: command lines are seen by others on the machine.
+It stays in sums of closed budget periods, in the log or topics until they remove by age, in backups
+(sotto restore forgets it again) and in a streaming job's checkpoints: docs/operations.md says for
+how long. Read pseudonyms from a file or a pipe: command lines are seen by others on the machine.
 
 examples:
   sotto forget --state build/state --dry-run --file request.txt
