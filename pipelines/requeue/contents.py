@@ -78,6 +78,8 @@ class QuarantineEntry:
         if isinstance(self.message, FormatError):
             return str(self.message) if self.reject.message else ""
         row = self.message.groups[0].rows[0]
+        if reason == Reason.UNKNOWN_PLAN:
+            return f"{self.message.fingerprint.hex()[:16]}…"
         if reason in (Reason.LATE, Reason.FUTURE):
             apart = duration_text(abs(self.reject.append - row.event))
             side = "before" if row.event <= self.reject.append else "after"
