@@ -87,6 +87,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.metric)
 
+    @property
+    def packed_bytes(self) -> int:
+        """Return about how many bytes the packed block has, whatever the payloads are padded to."""
+        columns: int = sum(getattr(self, name).nbytes for name, _, _ in _COLUMNS)
+        return columns + int(_by_metric(self.widths)[self.metric].sum())
+
     def select(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Rows:
         """Return the rows at ``index``: numbers, a mask, or a slice, which makes views."""
         if isinstance(index, slice):

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cmp_to_key
 from operator import add
 from typing import NamedTuple
 
@@ -301,7 +302,7 @@ class Stepped(NamedTuple):
 
 def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
     """Take packed rows into a state by :func:`step_rows`; their order changes nothing."""
-    return step_rows(state, in_order(blocks))
+    return step_rows(state, in_order(map(Rows.from_bytes, blocks)))
 
 
 def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
@@ -335,10 +336,17 @@ def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
     return Stepped(state, changes, rejects, tally)
 
 
-def in_order(blocks: Iterable[bytes]) -> list[Rows]:
-    """Return packed blocks by append time: runners group them in orders of their own."""
-    read = [(block, Rows.from_bytes(block)) for block in blocks]
-    return [rows for _, rows in sorted(read, key=lambda each: (int(each[1].append[0]), each[0]))]
+def in_order(parts: Iterable[Rows]) -> list[Rows]:
+    """Return rows by append time: runners group them in orders of their own."""
+    return sorted(parts, key=cmp_to_key(_compare))
+
+
+def _compare(one: Rows, other: Rows) -> int:
+    """Compare the first append times, and only if these are equal all that is packed."""
+    if one.append[0] != other.append[0]:
+        return int(one.append[0]) - int(other.append[0])
+    first, second = one.to_bytes(), other.to_bytes()
+    return (first > second) - (first < second)
 
 
 def joined(parts: Iterable[Rows]) -> Iterator[Rows]:

@@ -37,6 +37,7 @@ import apache_beam as beam
 from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.decode import Parts, arrivals
+from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.step import Tally
 from pipelines.beam.decoding import Grouped, Keyed, period_and_shard, shard_key
 from pipelines.beam.plans import FixedPlans
@@ -60,9 +61,9 @@ _QUARANTINE, _PAGE = b"quarantine", b"page"
 #: Kind and name of the summary's file.
 _SUMMARY = "summary"
 _ALONE = b""
-#: Packed rows, by a job's attempt and their number: a job in this process groups numbers, since its
-#: shuffle would copy rows four times.
-_HELD: dict[str, dict[bytes, bytes]] = {}
+#: Rows, by a job's attempt and their number: a job in this process groups numbers, since its
+#: shuffle would copy packed rows four times.
+_HELD: dict[str, dict[bytes, Rows]] = {}
 _numbers = itertools.count()
 #: Seconds within which what workers have written is seen by the driver.
 PATIENCE = 60.0
@@ -104,21 +105,20 @@ class Job:
         """The plans, built once a process."""
         return self.plans.registry()
 
-    def hold(self, rows: bytes) -> bytes:
-        """Return what packed rows are grouped as: a number that :meth:`step` can look up."""
+    def hold(self, rows: Rows) -> bytes:
+        """Return what rows are grouped as: packed, or a number that :meth:`step` can look up."""
         if not self.here:
-            return rows
+            return rows.to_bytes()
         number = str(next(_numbers)).encode()
         _HELD[self.attempt][number] = rows
         return number
 
     def step(self, period: int, part: int, blocks: Iterable[bytes]) -> Taken:
-        """Take packed rows into the committed state of a part of a period, or into a new one."""
-        if self.here:
-            blocks = [_HELD[self.attempt][number] for number in blocks]
+        """Take rows into the committed state of a part of a period, or into a new one."""
+        find = _HELD[self.attempt].__getitem__ if self.here else Rows.from_bytes
         states = StoredStates(self.files, self.registry, self.manifest.key)
         stored = self.manifest.states.get((period, part))
-        return states.step(period, part, stored, blocks, self.generation)
+        return states.step(period, part, stored, map(find, blocks), self.generation)
 
     def page(self, page: int) -> dict[WindowKey, WindowCounts]:
         """Return a committed page of counts, or an empty one."""
@@ -258,7 +258,7 @@ class Read(_Stage):
                 self.job.manifest.tombstones,
             )
             for rows in found.rows:
-                yield shard_key(rows.period, rows.shard), self.job.hold(rows.to_bytes())
+                yield shard_key(rows.period, rows.shard), self.job.hold(rows)
             yield self.done(JobOutput(tally=Tally(reports=found.reports)))
             yield from self.rejected(found.rejects)
 

@@ -70,17 +70,16 @@ class StoredStates:
         return self._read(period, part, stored)[0]
 
     def step(
-        self, period: int, part: int, stored: StoredState | None, blocks: Iterable[bytes], made: int
+        self, period: int, part: int, stored: StoredState | None, parts: Iterable[Rows], made: int
     ) -> Taken:
-        """Take packed rows, in any order, into a state, as the generation ``made``."""
+        """Take rows, in any order, into a state, as the generation ``made``."""
         state, logs = self._read(period, part, stored)
-        packed = list(blocks)
-        rows = tuple(in_order(packed))
+        rows = tuple(in_order(parts))
         stepped = step_rows(state, rows)
         audited = totals(stepped.state)
         snapshot, kept = (None, []) if stored is None else (stored.snapshot, [*stored.logs])
         name = f"{period}.{part}.{made}"
-        logged = sum(log.size for log in kept) + sum(map(len, packed))
+        logged = sum(log.size for log in kept) + sum(part.packed_bytes for part in rows)
         if logged > max(SHORT, 0 if snapshot is None else snapshot.size // PART):
             content = stepped.state.to_bytes()
             stored = StoredState(audited, StoredFile(made, len(content)))

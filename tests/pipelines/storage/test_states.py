@@ -51,8 +51,7 @@ class Kept:
 
     def take(self, *blocks: Rows) -> None:
         self.generation += 1
-        packed = [rows.to_bytes() for rows in blocks]
-        taken = self.states.step(NUMBER, SHARD, self.held, packed, self.generation)
+        taken = self.states.step(NUMBER, SHARD, self.held, blocks, self.generation)
         files.create(self.directory.path / taken.target, taken.content)
         self.held = taken.stored
         pieces = (self.held.snapshot, *self.held.logs)
