@@ -18,7 +18,7 @@ from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.results.documents import parse
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.base import Advance, Progress
+from pipelines.sinks.base import Advance, ReadTopic
 from pipelines.sinks.sql import SqlSink
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import EmbeddedLog
@@ -203,7 +203,7 @@ def test_documents_are_read_and_a_sink_goes_on(tmp_path: Path) -> None:
         offsets = database.offsets(before.TOPIC, before.TOPIC_ID)
         assert offsets == {0: len(records)}
         read = [Advance(0, len(records), 2 * len(records))]
-        applied = database.write(newest, Progress(before.TOPIC, before.TOPIC_ID, read))
+        applied = database.write(newest, ReadTopic(before.TOPIC, before.TOPIC_ID, read))
     assert (applied.written, applied.stale) == (0, len(records))
     with ResultsReader(url) as reader:
         assert windows(reader) == earlier

@@ -34,8 +34,8 @@ from pipelines.aggregation.published import (
     windows_before,
 )
 from pipelines.aggregation.rounding import RoundingStep, multiple, probability, step_of
-from pipelines.results import records
 from pipelines.results.fields import Rounding, fields_of
+from pipelines.results.records import EstimateRecord
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -50,7 +50,7 @@ UNROUNDED = frozenset({"arm_share", "false_names"})
 
 #: How fields that are computed from payloads are rounded; where a row is withheld they are null.
 _OF_PAYLOADS = {
-    each.stored: each.about.rounding for each in fields_of(records.Estimate) if each.about.rounding
+    each.stored: each.about.rounding for each in fields_of(EstimateRecord) if each.about.rounding
 }
 
 

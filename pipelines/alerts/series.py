@@ -13,7 +13,7 @@ from mechanisms.arrays import Floats
 from pipelines.alerts.configuration import Configuration, MetricWatched
 from pipelines.alerts.kept import Figure
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Estimate
+from pipelines.results.records import EstimateRecord
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 
@@ -57,7 +57,7 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
     settled = _Settling(reader.plans(), configuration.settle)
     found: list[Series] = []
     for wanted in configuration.metrics or _all(reader):
-        rows: dict[Figure, list[Estimate]] = {}
+        rows: dict[Figure, list[EstimateRecord]] = {}
         for row in _rows(reader, wanted):
             clock = clocks.get(row.collector)
             if clock is None or not row.complete:
@@ -76,7 +76,7 @@ def _all(reader: ResultsReader) -> list[MetricWatched]:
     return [MetricWatched(plan=plan, metric=metric) for plan, metric in sorted(names)]
 
 
-def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[Estimate]:
+def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateRecord]:
     segment = None if wanted.segments else ""
     any_kind = False
     for kind in wanted.kinds:
@@ -92,7 +92,7 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[Estimate]:
         raise ParameterError(f"there are no results of metric {wanted.metric}{where}")
 
 
-def _figure(row: Estimate) -> Figure:
+def _figure(row: EstimateRecord) -> Figure:
     length = row.window_end - row.window_start
     return Figure(row.collector, row.plan, row.metric, row.segment, row.kind, row.item, length)
 
@@ -116,7 +116,7 @@ class _Settling:
             for metric in plan.metrics
         }
 
-    def after(self, row: Estimate) -> timedelta:
+    def after(self, row: EstimateRecord) -> timedelta:
         """Return how long after its end a window is ripe."""
         due = self._settle
         if due is None:
@@ -130,8 +130,8 @@ class _Settling:
         return timedelta(milliseconds=due)
 
 
-def _series(figure: Figure, rows: Iterable[Estimate], drift: float | None) -> Series:
-    by_start: dict[datetime, list[Estimate]] = {}
+def _series(figure: Figure, rows: Iterable[EstimateRecord], drift: float | None) -> Series:
+    by_start: dict[datetime, list[EstimateRecord]] = {}
     for row in rows:
         by_start.setdefault(row.window_start, []).append(row)
     last = max(by_start)
@@ -150,7 +150,7 @@ def _series(figure: Figure, rows: Iterable[Estimate], drift: float | None) -> Se
     return Series(figure, unit, drift, first, values, errors, tuple(revisions))
 
 
-def _together(rows: Sequence[Estimate]) -> tuple[float, float]:
+def _together(rows: Sequence[EstimateRecord]) -> tuple[float, float]:
     """Return the estimate over the reports of all versions, and its standard error."""
     told = [
         (row.reports, row.value, row.standard_error)

@@ -12,13 +12,13 @@ import sqlalchemy as sql
 
 from mechanisms.estimators.poisoning import KINDS
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Alarm, Budget, Estimate, Health, Window
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Window
 
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
 
 
-class MetricKey(NamedTuple):
+class PlanMetric(NamedTuple):
     """A metric of a plan's version."""
 
     plan: str
@@ -38,12 +38,12 @@ class Projected:
     """A reading of a collector's results."""
 
     health: Health
-    levels: Mapping[MetricKey, tuple[int, ...]]  #: metric to the reports that count, by level
-    windows: Mapping[MetricKey, NewestWindow]  #: metric to its newest window
-    estimates: Sequence[Estimate]  #: of the newest windows, the first of every metric first
+    levels: Mapping[PlanMetric, tuple[int, ...]]  #: metric to the reports that count, by level
+    windows: Mapping[PlanMetric, NewestWindow]  #: metric to its newest window
+    estimates: Sequence[EstimateRecord]  #: of the newest windows, the first of every metric first
     omitted: int  #: estimates beyond the limit
     #: Metric and kind of alarm to the number of windows with it, of the newest two.
-    alarms: Mapping[tuple[MetricKey, str], int]
+    alarms: Mapping[tuple[PlanMetric, str], int]
     #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
     #: since, where that is known.
     rejected: Mapping[str, int]
@@ -101,16 +101,16 @@ def _projected(reader: ResultsReader, health: Health, most: int) -> Projected:
     )
 
 
-def _key(row: Window | Alarm | Estimate) -> MetricKey:
-    return MetricKey(row.plan, row.version, row.metric)
+def _key(row: Window | Alarm | EstimateRecord) -> PlanMetric:
+    return PlanMetric(row.plan, row.version, row.metric)
 
 
 def _windows(
     rows: Sequence[Window],
-) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
+) -> tuple[dict[PlanMetric, tuple[int, ...]], dict[PlanMetric, NewestWindow]]:
     """Return reports by level over all windows, and the newest complete one, of every metric."""
-    levels: dict[MetricKey, list[int]] = {}
-    found: dict[MetricKey, NewestWindow] = {}
+    levels: dict[PlanMetric, list[int]] = {}
+    found: dict[PlanMetric, NewestWindow] = {}
     for row in rows:
         key = _key(row)
         before = levels.setdefault(key, [0] * len(row.reports_by_level))
@@ -122,8 +122,8 @@ def _windows(
 
 
 def _alarms(
-    rows: Sequence[Alarm], windows: Mapping[MetricKey, NewestWindow]
-) -> dict[tuple[MetricKey, str], int]:
+    rows: Sequence[Alarm], windows: Mapping[PlanMetric, NewestWindow]
+) -> dict[tuple[PlanMetric, str], int]:
     """Return how many of the newest two windows of each metric have each kind of alarm."""
     found = dict.fromkeys(itertools.product(windows, KINDS), 0)
     for row in rows:

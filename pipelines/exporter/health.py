@@ -59,7 +59,7 @@ class RunReaders:
             yield [replace(known, seconds=time.monotonic() - began, log=lag)]
 
 
-class Stream(NamedTuple):
+class WatchedJob(NamedTuple):
     """The watched parts of a streaming job: the topics that it reads, and the one it writes."""
 
     topic: str  #: the name of the topic of estimates
@@ -72,7 +72,7 @@ class StreamReaders:
     """Reads a database that sinks write, and what the topics of some of its jobs are beyond it."""
 
     database: WatchedResults
-    streams: Sequence[Stream] = ()
+    streams: Sequence[WatchedJob] = ()
     registries: Mapping[str, Registry] = field(default_factory=dict)  #: plans by collector
     engine: WatchedEngine | None = None  #: what runs the jobs
     _topics: dict[str, str] = field(default_factory=dict)  #: collector to topic, as last known
@@ -84,7 +84,7 @@ class StreamReaders:
         if results.value is not None:
             self._topics = {name: each.health.source or "" for name, each in results.value.items()}
         last = {each.collector: each for each in before}
-        names: dict[str, Stream | None] = dict.fromkeys(self._topics)
+        names: dict[str, WatchedJob | None] = dict.fromkeys(self._topics)
         names |= {self._collector_of(stream): stream for stream in self.streams}
         known = {}
         for name in names or {"": None}:
@@ -120,7 +120,7 @@ class StreamReaders:
         seconds = time.monotonic() - began
         yield [replace(each, seconds=seconds) for each in known.values()]
 
-    def _collector_of(self, stream: Stream) -> str:
+    def _collector_of(self, stream: WatchedJob) -> str:
         """Return whose a stream is; as long as neither results nor plans say so, its topic."""
         for known in (self._topics, self.registries):
             if len(self.streams) == len(known) == 1 and len(self._topics) < 2:

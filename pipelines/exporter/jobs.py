@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.engine import WatchedEngine
-from pipelines.exporter.health import Readers, RunReaders, Stream, StreamReaders
+from pipelines.exporter.health import Readers, RunReaders, StreamReaders, WatchedJob
 from pipelines.exporter.lag import (
     Watched,
     WatchedDocuments,
@@ -69,7 +69,7 @@ def reader_of_streams(
         assert broker is not None
         estimates = SinkTopic(name, "estimates")
         documents = WatchedDocuments(broker, estimates)
-        streams.append(Stream(str(estimates), WatchedStream(broker, epochs), documents))
+        streams.append(WatchedJob(str(estimates), WatchedStream(broker, epochs), documents))
     of_collector: dict[str, list[CompiledPlan]] = {}
     for plan in plans:
         of_collector.setdefault(plan.collector, []).append(plan)

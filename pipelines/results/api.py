@@ -49,7 +49,7 @@ _LATER = 5
 _WAITING = 16
 
 
-class ProblemError(Exception):
+class RefusedError(Exception):
     """A request that is refused."""
 
     def __init__(self, status: int, title: str, headers: Mapping[str, str] | None = None) -> None:
@@ -71,10 +71,10 @@ class _Route(APIRoute):
             try:
                 _check_once(request)
                 return await handle(request)
-            except ProblemError as error:
+            except RefusedError as error:
                 return error.response()
             except RequestValidationError as error:
-                return ProblemError(422, _words(error)).response()
+                return RefusedError(422, _words(error)).response()
             except NoResultsError:
                 return _unavailable("there are no results yet")
             except (ResultsError, AggregationError) as error:
@@ -86,7 +86,7 @@ class _Route(APIRoute):
 
 
 def _unavailable(title: str) -> Response:
-    return ProblemError(503, title, {"retry-after": str(_LATER)}).response()
+    return RefusedError(503, title, {"retry-after": str(_LATER)}).response()
 
 
 def _words(error: RequestValidationError) -> str:
@@ -101,7 +101,7 @@ def _check_once(request: Request) -> None:
     """Refuse a parameter that is given again, of which all but the last would be left out."""
     for name in request.query_params:
         if name != "item" and len(request.query_params.getlist(name)) > 1:
-            raise ProblemError(422, f"{name}: it is given more than once")
+            raise RefusedError(422, f"{name}: it is given more than once")
 
 
 def _is_storable(text: str) -> bool:
@@ -134,7 +134,7 @@ class _Nothing(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _Asked(_Nothing):
+class _ViewQuery(_Nothing):
     """Parameters of every view."""
 
     format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
@@ -150,7 +150,7 @@ class _Asked(_Nothing):
         return Chosen(**{**given, "items": None if items is None else tuple(items)})
 
 
-class _OfMetrics(_Asked):
+class _OfMetrics(_ViewQuery):
     plan: _Text | None = Field(None, description="only of this plan")
     version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
     metric: _Text | None = Field(None, description="only of this metric", examples=["carrier"])
@@ -205,7 +205,7 @@ class _Answers:
         if (known := self._known(revision, asked)) is not None:
             return known
         if not self._places.acquire(blocking=False):
-            raise ProblemError(503, "many answers are being made", {"retry-after": str(_LATER)})
+            raise RefusedError(503, "many answers are being made", {"retry-after": str(_LATER)})
         try:
             with self._making:
                 if (known := self._known(revision, asked)) is not None:
@@ -278,7 +278,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
 
 
 def _add(router: APIRouter, reader: ResultsReader, view: View, kept: _Answers) -> None:
-    query: Any = _Asked
+    query: Any = _ViewQuery
     if view.has("metric"):
         query = _OfMetrics
     if view.has("window_start"):
@@ -307,7 +307,7 @@ def _add(router: APIRouter, reader: ResultsReader, view: View, kept: _Answers) -
             asked = (given.chosen(), after, given.limit, kind)
             body, following = kept.get(revision, (view.name, *asked), lambda: answer(*asked))
         except ParameterError:
-            raise ProblemError(422, "cursor: it does not follow a page of this view") from None
+            raise RefusedError(422, "cursor: it does not follow a page of this view") from None
         if following is not None:
             again: dict[str, object] = {**request.query_params, "cursor": following}
             if items := request.query_params.getlist("item"):
@@ -391,7 +391,7 @@ def _accepted(accept: str) -> Format:
             if fits and weight > 0 and (best is None or weight > best[0]):
                 best = (weight, name)
     if best is None:
-        raise ProblemError(406, f"there are {', '.join(MEDIA_TYPES.values())}")
+        raise RefusedError(406, f"there are {', '.join(MEDIA_TYPES.values())}")
     return best[1]
 
 
@@ -412,5 +412,5 @@ def _decoded(cursor: str) -> tuple[Any, ...]:
         for each in key
     )
     if not fits:
-        raise ProblemError(422, "cursor: it is not the `next` of a page")
+        raise RefusedError(422, "cursor: it is not the `next` of a page")
     return tuple(key)

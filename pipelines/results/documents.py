@@ -35,7 +35,7 @@ from pipelines.results.fields import Kind, stored_fields
 from pipelines.results.records import (
     Alarm,
     Budget,
-    Estimate,
+    EstimateRecord,
     Health,
     JobNumbers,
     Rejection,
@@ -125,7 +125,7 @@ _SEGMENT = _Object(
     },
 )
 _ALARM = _of_record(Alarm, *_REPEATED, "segment", "revision")
-_ESTIMATE = _of_record(Estimate, *_REPEATED, "revision", "complete")
+_ESTIMATE = _of_record(EstimateRecord, *_REPEATED, "revision", "complete")
 _PERIOD = _of_record(Budget)
 _HEALTH = _Object(
     "Health",
@@ -195,7 +195,7 @@ class WindowDocument(Document):
     """A window and its estimates; no estimates once all its reports are taken back."""
 
     key_names = WINDOW_KEY
-    records = (Window, Estimate, Alarm)
+    records = (Window, EstimateRecord, Alarm)
 
     kind: Literal["window"] = "window"
     pane: Pane
@@ -274,7 +274,7 @@ class WindowDocument(Document):
         windows = [window, *({**window, **each} for each in self.segments)]
         return {
             Window: [*windows] if self.estimates else [],
-            Estimate: [{**repeated, "complete": complete, **each} for each in self.estimates],
+            EstimateRecord: [{**repeated, "complete": complete, **each} for each in self.estimates],
             Alarm: [{**repeated, **each} for each in self.alarms],
         }
 

@@ -15,7 +15,15 @@ import sqlalchemy as sql
 
 from pipelines.results.database import ReadOnlyDatabase
 from pipelines.results.fields import CONVERTED, milliseconds, moment
-from pipelines.results.records import Alarm, Budget, Estimate, Health, Metric, Rejection, Window
+from pipelines.results.records import (
+    Alarm,
+    Budget,
+    EstimateRecord,
+    Health,
+    MetricRecord,
+    Rejection,
+    Window,
+)
 from pipelines.results.tables import ESTIMATES, HEALTH, META, OFFSETS, WINDOWS
 from pipelines.results.views import (
     METRIC,
@@ -48,7 +56,7 @@ _BATCH = 10_000
 #: A row as the tables have it: times in ms since the epoch.
 Row: TypeAlias = Sequence[Any]
 T = TypeVar("T")
-_Record = TypeVar("_Record", Window, Estimate, Metric, Alarm, Budget, Rejection)
+_Record = TypeVar("_Record", Window, EstimateRecord, MetricRecord, Alarm, Budget, Rejection)
 
 
 @dataclass(frozen=True)
@@ -173,17 +181,17 @@ class ResultsReader:
         rows = self._database.read(lambda connection: connection.execute(query).all())
         return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()[:16]
 
-    def metrics(self, chosen: Chosen = Chosen()) -> list[Metric]:
+    def metrics(self, chosen: Chosen = Chosen()) -> list[MetricRecord]:
         """Return the metrics that have results."""
-        return self._records(Metric, VIEW_METRICS, chosen)
+        return self._records(MetricRecord, VIEW_METRICS, chosen)
 
     def windows(self, chosen: Chosen = Chosen()) -> list[Window]:
         """Return windows in order of metric, time and segment."""
         return self._records(Window, VIEW_WINDOWS, chosen)
 
-    def estimates(self, chosen: Chosen = Chosen()) -> list[Estimate]:
+    def estimates(self, chosen: Chosen = Chosen()) -> list[EstimateRecord]:
         """Return estimates in order of metric, window, segment and position."""
-        return self._records(Estimate, VIEW_ESTIMATES, chosen)
+        return self._records(EstimateRecord, VIEW_ESTIMATES, chosen)
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.
@@ -203,7 +211,7 @@ class ResultsReader:
 
     def newest_estimates(
         self, kinds: Sequence[str], most: int, *, so_far: bool = False
-    ) -> list[Estimate]:
+    ) -> list[EstimateRecord]:
         """Return estimates of these kinds, of all reports, in each metric's newest window.
 
         That is the newest complete window that is not withheld; without one the newest that is not
@@ -236,7 +244,7 @@ class ResultsReader:
             return sorted(wanted)
 
         rows = self._of_newest(starts, query)
-        return list(_records(Estimate, VIEW_ESTIMATES, rows))
+        return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
 
     def _of_newest(
         self,
@@ -257,7 +265,7 @@ class ResultsReader:
 
         return self._database.read(read)
 
-    def latest(self, collector: str, most: int) -> tuple[list[Estimate], int]:
+    def latest(self, collector: str, most: int) -> tuple[list[EstimateRecord], int]:
         """Return estimates of all reports in the newest complete windows of a collector's metrics.
 
         These are the first ``most`` by position, without those that are withheld, and how many
@@ -270,10 +278,10 @@ class ResultsReader:
         chosen = found.order_by(*(columns[name] for name in order)).limit(most)
         counted = sql.select(sql.func.count()).select_from(found.subquery())
 
-        def read(connection: sql.Connection) -> tuple[list[Estimate], int]:
+        def read(connection: sql.Connection) -> tuple[list[EstimateRecord], int]:
             rows = [tuple(row) for row in connection.execute(chosen)]
             number = int(connection.execute(counted).scalar_one())
-            return list(_records(Estimate, VIEW_ESTIMATES, rows)), number - len(rows)
+            return list(_records(EstimateRecord, VIEW_ESTIMATES, rows)), number - len(rows)
 
         return self._database.read(read)
 

@@ -83,7 +83,7 @@ class Window(OfWindow):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate(OfWindow):
+class EstimateRecord(OfWindow):
     """An estimate of a window."""
 
     position: Annotated[int, About("order within the window", 2, small=True)]
@@ -202,7 +202,7 @@ class Alarm(OfWindow):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MetricRecord:
     """A metric of a plan's version that has results."""
 
     collector: Collector

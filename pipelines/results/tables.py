@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sql
 
 from pipelines.results.fields import Field, Kind, stored_fields
-from pipelines.results.records import Alarm, Budget, Estimate, Window
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Window
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -93,7 +93,7 @@ WINDOWS = _of_record(
 #: Null stands for what the reports do not determine, and for what is withheld.
 ESTIMATES = _of_record(
     "stored_estimates",
-    Estimate,
+    EstimateRecord,
     "what is estimated in them; the view estimates has them for people",
 )
 ALARMS = _of_record(

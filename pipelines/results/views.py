@@ -22,8 +22,8 @@ from pipelines.results.fields import Field, Kind, fields_of
 from pipelines.results.records import (
     Alarm,
     Budget,
-    Estimate,
-    Metric,
+    EstimateRecord,
+    MetricRecord,
     OfWindow,
     Rejection,
     Window,
@@ -228,7 +228,7 @@ def _total(column: sql.ColumnElement[Any]) -> sql.ColumnElement[int]:
 #: By record, what views compute of a table's columns.
 _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
     Window: {"complete": is_complete(WINDOWS)},
-    Estimate: {
+    EstimateRecord: {
         "complete": is_complete(ESTIMATES),
         "biased": _BIASED,
         # Release 0.4.0 wrote intervals of biased estimates, too.
@@ -243,7 +243,7 @@ _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
         "reports": _total(QUARANTINE.c.rows),
         "requeued": _total(QUARANTINE.c.requeued),
     },
-    Metric: {
+    MetricRecord: {
         "windows": sql.func.count(sql.case((_OF_ALL, 1))),
         "reports": _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
         "first_window": sql.func.min(WINDOWS.c.window_start),
@@ -252,11 +252,11 @@ _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
 }
 _TABLES = {
     Window: WINDOWS,
-    Estimate: ESTIMATES,
+    EstimateRecord: ESTIMATES,
     Alarm: ALARMS,
     Budget: PERIODS,
     Rejection: QUARANTINE,
-    Metric: WINDOWS,
+    MetricRecord: WINDOWS,
 }
 
 
@@ -275,12 +275,12 @@ def _column(record: type, field: Field, comment: str | None = None, name: str = 
 
 def _value(name: str) -> Column:
     """Return the column of the estimate, under another name."""
-    (value,) = (each for each in fields_of(Estimate) if each.name == "value")
-    return _column(Estimate, value, name=name)
+    (value,) = (each for each in fields_of(EstimateRecord) if each.name == "value")
+    return _column(EstimateRecord, value, name=name)
 
 
 _KEY = tuple(each.name for each in fields_of(OfWindow))
-_ESTIMATE_COLUMNS = _columns(Estimate)
+_ESTIMATE_COLUMNS = _columns(EstimateRecord)
 _KNOWN = ESTIMATES.c.value.is_not(None)
 
 
@@ -309,23 +309,23 @@ VIEW_SHARES = View(
     "shares of categories, surveys, ordinals and strings; without those that are withheld",
     ESTIMATES,
     (
-        *_columns(Estimate, *_KEY, "kind", "item"),
+        *_columns(EstimateRecord, *_KEY, "kind", "item"),
         _value("share"),
         *_columns(
-            Estimate,
+            EstimateRecord,
             *(*ENDS, "shown", "detection_floor", "significant", "method"),
             *("reports", "complete", "biased"),
         ),
     ),
     (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
 )
-_MEASURED = _columns(Estimate, *ENDS, "unit", "method", "reports", "complete", "biased")
+_MEASURED = _columns(EstimateRecord, *ENDS, "unit", "method", "reports", "complete", "biased")
 VIEW_MEANS = View(
     "means",
     "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
     ESTIMATES,
     (
-        *_columns(Estimate, *_KEY, "item"),
+        *_columns(EstimateRecord, *_KEY, "item"),
         _value("mean"),
         *_MEASURED,
     ),
@@ -336,7 +336,7 @@ VIEW_QUANTILES = View(
     "quantiles of numbers; without those that are withheld",
     ESTIMATES,
     (
-        *_columns(Estimate, *_KEY),
+        *_columns(EstimateRecord, *_KEY),
         Column(
             "probability",
             "number",
@@ -361,7 +361,7 @@ VIEW_EXPERIMENTS = View(
     "first arm",
     ESTIMATES,
     _columns(
-        Estimate,
+        EstimateRecord,
         *(*_KEY, "kind", "item", "value", "low", "high", "p_value", "significant", "unit"),
         *("reports", "reports_by_level", "withheld", "revision", "complete"),
         low="lower end of the interval, for all looks together",
@@ -392,7 +392,7 @@ VIEW_METRICS = View(
     "metrics",
     "the metrics that have results",
     WINDOWS,
-    _columns(Metric),
+    _columns(MetricRecord),
     grouped=("collector", "plan", "version", "metric", "type", "mechanism"),
 )
 

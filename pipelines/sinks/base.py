@@ -42,7 +42,7 @@ class Advance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReadTopic:
     """How far a topic has been read with the documents that are written."""
 
     topic: str  #: its name
@@ -90,7 +90,7 @@ class Sink(ABC):
         """
 
     @abstractmethod
-    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+    def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         """Write documents; return once those that are not left out are durable.
 
         A document that the sink can never store is left out and counted, since whoever writes would
@@ -115,7 +115,7 @@ class Sink(ABC):
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition of a topic; none where it is read anew.
 
-        ``replace``: as in :class:`Progress`; then none are left.
+        ``replace``: as in :class:`ReadTopic`; then none are left.
         """
         return {}
 

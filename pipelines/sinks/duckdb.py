@@ -19,7 +19,7 @@ from mechanisms.items import Method
 from pipelines.results.documents import Document
 from pipelines.results.encode import arrow_schema
 from pipelines.results.fields import fields_of
-from pipelines.results.records import Alarm, Budget, Estimate, Rejection, Window
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Rejection, Window
 from pipelines.results.views import (
     ENDS,
     VIEW_ALARMS,
@@ -29,7 +29,7 @@ from pipelines.results.views import (
     VIEW_WINDOWS,
     View,
 )
-from pipelines.sinks.base import Applied, Progress, Sink, SinkError
+from pipelines.sinks.base import Applied, ReadTopic, Sink, SinkError
 from sotto.errors import AggregationError, install_hint
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PATIENCE, _LOOK = 30.0, 0.05
 _VIEWS: Mapping[type, View] = {
     Window: VIEW_WINDOWS,
-    Estimate: VIEW_ESTIMATES,
+    EstimateRecord: VIEW_ESTIMATES,
     Alarm: VIEW_ALARMS,
     Budget: VIEW_BUDGETS,
     Rejection: VIEW_REJECTIONS,
@@ -75,9 +75,9 @@ class DuckDbSink(Sink):
             raise AggregationError(f"duckdb is missing: {install_hint('duckdb')}") from error
         return cls(path)
 
-    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+    def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         with self._transaction() as connection:
-            batch = _Batch(connection, replace=progress is not None and progress.replace)
+            batch = _DocumentBatch(connection, replace=progress is not None and progress.replace)
             for document in documents:
                 batch.add(document)
             return batch.write()
@@ -115,7 +115,7 @@ class DuckDbSink(Sink):
             time.sleep(_LOOK)
 
 
-class _Batch:
+class _DocumentBatch:
     """Documents that are written in one transaction.
 
     ``replace``: whether a job that has not been read before takes the place of the current one.
@@ -207,7 +207,7 @@ def _values(record: type, row: Mapping[str, object]) -> dict[str, object]:
     for each in fields_of(record):
         if each.about.micro:
             found[each.name] = cast(int, found[each.name]) / 1e6
-    if record is Estimate:
+    if record is EstimateRecord:
         found["biased"] = found["method"] in _BIASED
         if found["biased"]:
             found |= dict.fromkeys(ENDS)

@@ -17,7 +17,7 @@ from pipelines.aggregation import quarantine
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.results.documents import Document
 from pipelines.sinks import committed
-from pipelines.sinks.base import Applied, Progress, Sink
+from pipelines.sinks.base import Applied, ReadTopic, Sink
 from pipelines.sinks.committed import Note
 from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_record
 from pipelines.sources.base import Outage
@@ -260,7 +260,7 @@ class DocumentsSink(_TopicSink, Sink):
         require_client()
         return cls(Broker(parts.netloc), topic)
 
-    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+    def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         """Send documents, without such as no broker takes, however often they are sent."""
         records = []
         for document in documents:

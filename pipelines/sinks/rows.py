@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sql
 
 from pipelines.results.documents import Document, HealthDocument
-from pipelines.results.records import Alarm, Budget, Estimate, Health, Rejection, Window
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Rejection, Window
 from pipelines.results.tables import (
     ALARMS,
     ESTIMATES,
@@ -25,7 +25,7 @@ from pipelines.results.tables import (
 #: The tables of the rows of documents, by record.
 _TABLES = {
     Window: WINDOWS,
-    Estimate: ESTIMATES,
+    EstimateRecord: ESTIMATES,
     Alarm: ALARMS,
     Budget: PERIODS,
     Rejection: QUARANTINE,

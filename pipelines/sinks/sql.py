@@ -31,7 +31,7 @@ from sqlalchemy.pool import NullPool
 from pipelines.results import schema, tables
 from pipelines.results.documents import Document
 from pipelines.sinks import jobs, rows
-from pipelines.sinks.base import Applied, Progress, Sink, SinkError
+from pipelines.sinks.base import Applied, ReadTopic, Sink, SinkError
 from sotto.errors import AggregationError, install_hint
 
 #: How long a statement waits for another process that holds a SQLite file, s.
@@ -222,7 +222,7 @@ class SqlSink(Database, Sink):
             with self.engine.begin() as connection:
                 return jobs.offsets(connection, topic, id, replace)
 
-    def write(self, documents: Sequence[Document], progress: Progress | None = None) -> Applied:
+    def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         """Write documents, and how far their topic is read, in one transaction."""
 
         if progress is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines.results.documents import Document, parse
-from pipelines.sinks.base import Advance, Applied, Progress, Sink
+from pipelines.sinks.base import Advance, Applied, ReadTopic, Sink
 from pipelines.sources import kafka_reader
 from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
@@ -174,7 +174,7 @@ class Transfer:
                 documents.append(parse(record.key, record.value))
             except FormatError:
                 poison += 1
-        progress = Progress(str(self._topic), self._id, read, self._replace)
+        progress = ReadTopic(str(self._topic), self._id, read, self._replace)
         applied = self._sink.write(documents, progress)
         self._next |= {part.partition: part.end for part in read}
         self._committed()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from pipelines.results.records import Estimate
+from pipelines.results.records import EstimateRecord
 from pipelines.web import charts, formats
 from pipelines.web.views import MetricView
 
@@ -19,7 +19,7 @@ class Arm(NamedTuple):
     """An arm: its name, and its share of all arms' reports."""
 
     name: str
-    row: Estimate
+    row: EstimateRecord
 
 
 class ArmComparison(NamedTuple):
@@ -27,7 +27,7 @@ class ArmComparison(NamedTuple):
 
     arm: str
     of: str
-    row: Estimate
+    row: EstimateRecord
 
 
 def experiment(view: MetricView) -> Mapping[str, object] | None:
@@ -52,7 +52,7 @@ def experiment(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _arm(row: Estimate) -> str:
+def _arm(row: EstimateRecord) -> str:
     return row.segment.partition("=")[2]
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from mechanisms.estimators.local_level import Smoothed, smooth
 from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
-from pipelines.results.records import Estimate, Window
+from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import charts, formats, overview, plan, words
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of
@@ -31,7 +31,7 @@ _MOST = 1e120
 Value = tuple[float | None, tuple[float, float] | None, str]
 
 
-def said(row: Estimate) -> str:
+def said(row: EstimateRecord) -> str:
     """Return an estimate in a sentence."""
     value = f"{name_of(row)}: {formats.quantity(row.value, row.unit)}"
     if row.low is None:
@@ -39,7 +39,7 @@ def said(row: Estimate) -> str:
     return f"{value}, interval of 95 % {ends_of(row)}"
 
 
-def charted(row: Estimate) -> Value:
+def charted(row: EstimateRecord) -> Value:
     """Return an estimate as charts take it."""
     low, value, high = (_drawn(each) for each in (row.low, row.value, row.high))
     ends = None if low is None or high is None else (low, high)
@@ -113,7 +113,7 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _of_shown(rows: Sequence[Estimate]) -> list[str]:
+def _of_shown(rows: Sequence[EstimateRecord]) -> list[str]:
     return [words.SHOWN] if any(row.shown is not None for row in rows) else []
 
 
@@ -121,7 +121,7 @@ class Point(NamedTuple):
     """A point of a distribution."""
 
     at: float
-    row: Estimate
+    row: EstimateRecord
 
 
 def distribution(view: MetricView) -> Mapping[str, object] | None:
@@ -199,12 +199,12 @@ class Segment(NamedTuple):
     name: str
     reports: int
     withheld: str | None
-    rows: list[Estimate | None]
+    rows: list[EstimateRecord | None]
 
 
 def segments(view: MetricView) -> Mapping[str, object] | None:
     """Return the figures that stand for the metric in each segment."""
-    by_segment: dict[str, dict[tuple[str, str], Estimate]] = {}
+    by_segment: dict[str, dict[tuple[str, str], EstimateRecord]] = {}
     for row in view.all_rows:
         if row.kind not in OF_EXPERIMENTS:
             by_segment.setdefault(row.segment, {})[row.kind, row.item] = row
@@ -235,7 +235,7 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _by_segment(segments: Sequence[Segment], at: int, of: Estimate) -> Markup:
+def _by_segment(segments: Sequence[Segment], at: int, of: EstimateRecord) -> Markup:
     shown = [
         (each, row)
         for each in segments[:_CHARTED]
@@ -255,7 +255,7 @@ class Past(NamedTuple):
 
     window: Window
     link: str | None
-    rows: list[Estimate | None]
+    rows: list[EstimateRecord | None]
 
 
 def history(view: MetricView) -> Mapping[str, object] | None:
@@ -310,7 +310,7 @@ def history(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _smoothed(rows: Sequence[Estimate | None]) -> Smoothed | None:
+def _smoothed(rows: Sequence[EstimateRecord | None]) -> Smoothed | None:
     """Return the smoothed series of an estimate; None if there is too little to smooth.
 
     Windows that are left out of the chart count as none: the level does not drift in them.
@@ -381,7 +381,7 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _share(headlines: Sequence[Estimate]) -> float | None:
+def _share(headlines: Sequence[EstimateRecord]) -> float | None:
     """Return the first headline's share, rounded, as one that can be."""
     first = next(iter(headlines), None)
     if first is None or first.kind != "share" or first.value is None:

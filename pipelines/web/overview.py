@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pipelines.exporter.freshness import stale
-from pipelines.results.records import Estimate, Window
+from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import alerts, formats
 from pipelines.web.snapshot import MetricKey
 from pipelines.web.views import PageView, headlines, name_of, newest, title_of
@@ -30,7 +30,7 @@ class HeadlineFigure(NamedTuple):
     """A figure that stands for a metric."""
 
     name: str
-    estimate: Estimate
+    estimate: EstimateRecord
     bar: Bar | None
 
 
@@ -70,7 +70,7 @@ def metrics(view: PageView) -> Mapping[str, object]:
     return {"cards": cards}
 
 
-def figures(rows: Sequence[Estimate]) -> list[HeadlineFigure]:
+def figures(rows: Sequence[EstimateRecord]) -> list[HeadlineFigure]:
     """Return figures with their bars, those of one unit on one scale."""
     scales: dict[str | None, tuple[float, float]] = {}
     for row in rows:
@@ -82,7 +82,7 @@ def figures(rows: Sequence[Estimate]) -> list[HeadlineFigure]:
     return [HeadlineFigure(name_of(row), row, _bar(row, scales)) for row in rows]
 
 
-def _bar(row: Estimate, scales: Mapping[str | None, tuple[float, float]]) -> Bar | None:
+def _bar(row: EstimateRecord, scales: Mapping[str | None, tuple[float, float]]) -> Bar | None:
     if row.value is None or row.low is None or row.high is None:
         return None
     low, high = scales[row.unit]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Alarm, Budget, Estimate, Health, Rejection, Window
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Rejection, Window
 from pipelines.storage.directory import LastRun
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -75,12 +75,12 @@ class ResultsSnapshot:
         return {key: found[key] for key in ordered}
 
     @cached_property
-    def headlines(self) -> dict[MetricKey, list[Estimate]]:
+    def headlines(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The estimates that may stand for each metric, of its newest complete window."""
         return _by_metric(self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
 
     @cached_property
-    def so_far(self) -> dict[MetricKey, list[Estimate]]:
+    def so_far(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The same of its newest window, where that is still open."""
         return _by_metric(self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
 
@@ -156,11 +156,11 @@ class ResultsSnapshot:
         found = () if plan is None else plan.metrics
         return next((each for each in found if each.name == key.metric), None)
 
-    def estimates(self, window: Window) -> list[Estimate]:
+    def estimates(self, window: Window) -> list[EstimateRecord]:
         """Return the estimates of a window, in order, those of segments after those of all."""
         return self._estimates(key_of(window), window.window_start, window.window_end)
 
-    def _read(self, key: MetricKey, start: datetime, end: datetime) -> list[Estimate]:
+    def _read(self, key: MetricKey, start: datetime, end: datetime) -> list[EstimateRecord]:
         found = self._reader.estimates(Chosen(**key._asdict(), since=start, until=end))
         return [each for each in found if each.window_start == start]
 
@@ -172,7 +172,7 @@ class ResultsSnapshot:
 
     def history(
         self, key: MetricKey, kind: str, items: Sequence[str]
-    ) -> dict[str, dict[datetime, Estimate]]:
+    ) -> dict[str, dict[datetime, EstimateRecord]]:
         """Return some estimates of a metric in its newest windows: by item, then by start."""
         windows = self.windows(key)[-MOST_WINDOWS:]
         chosen = Chosen(
@@ -182,19 +182,19 @@ class ResultsSnapshot:
             items=tuple(items),
             since=windows[0].window_start,
         )
-        found: dict[str, dict[datetime, Estimate]] = {item: {} for item in items}
+        found: dict[str, dict[datetime, EstimateRecord]] = {item: {} for item in items}
         for each in self._reader.estimates(chosen):
             found[each.item][each.window_start] = each
         return found
 
 
-def _by_metric(rows: Sequence[Estimate]) -> dict[MetricKey, list[Estimate]]:
-    found: dict[MetricKey, list[Estimate]] = {}
+def _by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:
+    found: dict[MetricKey, list[EstimateRecord]] = {}
     for row in rows:
         found.setdefault(key_of(row), []).append(row)
     return found
 
 
-def key_of(row: Window | Estimate | Alarm) -> MetricKey:
+def key_of(row: Window | EstimateRecord | Alarm) -> MetricKey:
     """Return the metric that a window, an estimate or an alarm is of."""
     return MetricKey(row.collector, row.plan, row.version, row.metric)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from pipelines.results.records import Estimate, Window
+from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import formats, words
 from pipelines.web.snapshot import HEADLINES, MetricKey, ResultsSnapshot
 from sotto.disclosure import facts
@@ -69,21 +69,21 @@ class MetricView(PageView):
         return title_of(self.metric, self.key)
 
     @cached_property
-    def all_rows(self) -> list[Estimate]:
+    def all_rows(self) -> list[EstimateRecord]:
         """The window's estimates, those of segments too."""
         return self.snapshot.estimates(self.shown)
 
     @cached_property
-    def rows(self) -> list[Estimate]:
+    def rows(self) -> list[EstimateRecord]:
         """The window's estimates of all reports together."""
         return [row for row in self.all_rows if not row.segment]
 
-    def of_kind(self, *kinds: str) -> list[Estimate]:
+    def of_kind(self, *kinds: str) -> list[EstimateRecord]:
         """Return the estimates of some kinds, without those of segments."""
         return [row for row in self.rows if row.kind in kinds]
 
     @cached_property
-    def headlines(self) -> list[Estimate]:
+    def headlines(self) -> list[EstimateRecord]:
         """The estimates that stand for the metric."""
         return headlines(self.rows)
 
@@ -100,9 +100,9 @@ def newest(windows: list[Window]) -> Window:
     return ([window for window in shown if window.complete] or shown or windows)[-1]
 
 
-def headlines(rows: list[Estimate]) -> list[Estimate]:
+def headlines(rows: list[EstimateRecord]) -> list[EstimateRecord]:
     """Return the estimates that stand for a window, the most telling ones first."""
-    by_kind: dict[str, list[Estimate]] = {}
+    by_kind: dict[str, list[EstimateRecord]] = {}
     for row in rows:
         if row.value is not None:
             by_kind.setdefault(row.kind, []).append(row)
@@ -116,12 +116,12 @@ def headlines(rows: list[Estimate]) -> list[Estimate]:
     return sorted(named, key=lambda row: -(row.value or 0))[:HEADLINES]
 
 
-def ends_of(row: Estimate) -> str:
+def ends_of(row: EstimateRecord) -> str:
     """Return an estimate's interval of 95 %, or that it is biased and so has none."""
     return words.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
 
 
-def name_of(row: Estimate) -> str:
+def name_of(row: EstimateRecord) -> str:
     """Return what an estimate is of, as people say it."""
     if row.kind == "quantile" and formats.is_number(row.item):
         return "median" if row.item == "0.5" else f"{100 * float(row.item):g} % quantile"

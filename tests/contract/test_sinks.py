@@ -17,7 +17,7 @@ from made_documents import rejects_document
 from sink_documents import rest, window
 
 from pipelines.results.documents import Document, RejectsDocument, WindowDocument, parse
-from pipelines.results.records import Estimate, Rejection
+from pipelines.results.records import EstimateRecord, Rejection
 from pipelines.sinks import kafka as kafka_module
 from pipelines.sinks.base import Applied, Sink, SinkError
 from pipelines.sinks.quarantine import Record
@@ -85,7 +85,7 @@ def kafka(folder: Path, patch: pytest.MonkeyPatch) -> Served:
                 if document.revision > known.revision:
                     newest[document.key] = document
         rows = [each.rows() for each in newest.values()]
-        estimates = [row for each in rows for row in each.get(Estimate, ())]
+        estimates = [row for each in rows for row in each.get(EstimateRecord, ())]
         rejected = [row for each in rows for row in each.get(Rejection, ())]
         return (
             {(row["window_start"], row["item"]): row["value"] for row in estimates},  # type: ignore[misc]

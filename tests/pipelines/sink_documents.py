@@ -9,7 +9,7 @@ from made_documents import health_document, period_document, rejects_document, w
 
 from pipelines.results.documents import parse
 from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
-from pipelines.sinks.base import Advance, Applied, Progress
+from pipelines.sinks.base import Advance, Applied, ReadTopic
 from pipelines.sinks.sql import Results, SqlSink
 
 TOPIC, ID = "reports-estimates", "first"
@@ -91,7 +91,7 @@ class Feed:
         at = self.database.offsets(self.topic, self.id, replace=replace).get(0, 0)
         documents = [parse(*each) for each in records]
         read = [Advance(0, at, at + len(records))]
-        return self.database.write(documents, Progress(self.topic, self.id, read, replace))
+        return self.database.write(documents, ReadTopic(self.topic, self.id, read, replace))
 
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:

@@ -23,7 +23,7 @@ from pipelines.results.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.results.records import Estimate, Window
+from pipelines.results.records import EstimateRecord, Window
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
@@ -148,7 +148,7 @@ def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outco
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
     tables = {
         "windows": [row for each in windows for row in each.rows()[Window]],
-        "estimates": [row for each in windows for row in each.rows()[Estimate]],
+        "estimates": [row for each in windows for row in each.rows()[EstimateRecord]],
         "periods": periods,
     }
     # At least once: what was rejected before a rollback is rejected again.

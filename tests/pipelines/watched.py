@@ -21,10 +21,10 @@ from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.engine import Engine, WatchedEngine
-from pipelines.exporter.health import JobsCollector, Readers, RunReaders, Stream, StreamReaders
+from pipelines.exporter.health import JobsCollector, Readers, RunReaders, StreamReaders, WatchedJob
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.results.documents import Document, parse
-from pipelines.sinks.base import Advance, Progress
+from pipelines.sinks.base import Advance, ReadTopic
 from pipelines.sinks.committed import projection
 from pipelines.sinks.sql import SqlSink, of_state
 from pipelines.storage.directory import StateDirectory
@@ -98,7 +98,7 @@ def exposition(
         if log is not None:
             assert isinstance(log, lag.WatchedStream)
             about = documents or FakeDocuments(0, 0)
-            streams = [Stream(str(ESTIMATES_TOPIC), log, about)]
+            streams = [WatchedJob(str(ESTIMATES_TOPIC), log, about)]
         plans = {} if registry is None else {registry.collector: registry}
         readers = StreamReaders(results, streams, plans, engine).readings
     collectors = CollectorRegistry()
@@ -121,7 +121,7 @@ def sunk(state: Path, database: str) -> int:
     with SqlSink(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
         part = Advance(0, 0, len(documents))
-        written.write(documents, Progress(str(ESTIMATES_TOPIC), "one", [part]))
+        written.write(documents, ReadTopic(str(ESTIMATES_TOPIC), "one", [part]))
     return len(documents)
 
 

@@ -23,7 +23,7 @@ from pipelines.aggregation.comparison import arms_of
 from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.results.documents import WindowDocument, parse
-from pipelines.results.records import Estimate
+from pipelines.results.records import EstimateRecord
 from pipelines.sinks.sql import Results
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
@@ -328,7 +328,7 @@ def test_documents_carry_differences() -> None:
     (row, *segments), estimates = rows_of_windows(given, Registry([PLAN]), {})
     document = parse(*window_document("job", row, estimates, 3, "early", segments))
     assert isinstance(document, WindowDocument)
-    kept = [each for each in document.rows()[Estimate] if each["kind"] == "difference"]
+    kept = [each for each in document.rows()[EstimateRecord] if each["kind"] == "difference"]
     made = [each for each in estimates if each["kind"] == "difference"]
     for one, other in zip(kept, made, strict=True):
         names = ("segment", "item", "value", "low", "high", "p_value", "significant", "method")

@@ -25,11 +25,11 @@ from watched import (
 
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import WatchedResults
-from pipelines.exporter.health import JobsCollector, Stream, StreamReaders
+from pipelines.exporter.health import JobsCollector, StreamReaders, WatchedJob
 from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.readings import Status, read
 from pipelines.results.documents import parse
-from pipelines.sinks.base import Advance, Progress
+from pipelines.sinks.base import Advance, ReadTopic
 from pipelines.sinks.sql import SqlSink
 from pipelines.sources.base import MissingError
 from pipelines.storage.directory import StateDirectory
@@ -114,10 +114,10 @@ def test_jobs_of_several_collectors_are_told_apart(job, database):
             ),
         ]
         read = [Advance(0, 0, 2)]
-        written.write([parse(*each) for each in documents], Progress(str(theirs), "two", read))
+        written.write([parse(*each) for each in documents], ReadTopic(str(theirs), "two", read))
     ours, other, unheard = FakeStream(), FakeStream(), FakeStream()
     streams = [
-        Stream(str(topic), stream, FakeDocuments(1000, now_ms()))
+        WatchedJob(str(topic), stream, FakeDocuments(1000, now_ms()))
         for topic, stream in ((theirs, other), (ESTIMATES_TOPIC, ours), ("none-estimates", unheard))
     ]
     health = JobsCollector({"": StreamReaders(WatchedResults(database, 100), streams).readings})
@@ -147,7 +147,7 @@ class Silent(FakeStream):
 
 def test_a_silent_broker_keeps_nothing_else_from_being_told(database):
     broker = Silent()
-    stream = Stream(str(ESTIMATES_TOPIC), broker, FakeDocuments(0, 0))
+    stream = WatchedJob(str(ESTIMATES_TOPIC), broker, FakeDocuments(0, 0))
     readers = StreamReaders(WatchedResults(database, 100), [stream])
     health = JobsCollector({"": readers.readings}, 0.0, 0.1)
 

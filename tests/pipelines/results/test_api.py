@@ -16,7 +16,7 @@ from asgi_client import Answer, get
 from fastapi import FastAPI
 from stored_results import SEGMENTS, project
 
-from pipelines.results.api import ProblemError, _Answers, create_router
+from pipelines.results.api import RefusedError, _Answers, create_router
 from pipelines.results.reader import ResultsReader
 
 
@@ -183,7 +183,7 @@ def test_no_more_answers_are_waited_for_than_can_soon_be_made(monkeypatch) -> No
     assert kept.get("1", "kept", lambda: (b"a", None)) == (b"a", None)
 
     def crowded() -> tuple[bytes, None]:
-        with pytest.raises(ProblemError) as busy:
+        with pytest.raises(RefusedError) as busy:
             kept.get("1", "another", lambda: (b"c", None))
         assert (busy.value.status, busy.value.headers["retry-after"]) == (503, "5")
         assert kept.get("1", "kept", lambda: (b"x", None)) == (b"a", None)

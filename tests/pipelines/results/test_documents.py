@@ -46,7 +46,7 @@ def test_rows_come_out_as_a_database_would_store_them(name):
     assert (document.job, document.revision, document.pane) == ("job", 7, "early")
     found_all = document.rows()
     (window,), found_rows, alarms = (
-        found_all[each] for each in (records.Window, records.Estimate, records.Alarm)
+        found_all[each] for each in (records.Window, records.EstimateRecord, records.Alarm)
     )
     assert {**window, "alarms": alarms} == {**row, "revision": 7}
     assert set(window) == set(WINDOWS.columns.keys())

@@ -23,7 +23,7 @@ from pipelines.results.database import (
 )
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
+from pipelines.results.records import Budget, EstimateRecord, MetricRecord, Rejection, Window
 from pipelines.results.views import (
     VIEW_BUDGETS,
     VIEW_ESTIMATES,
@@ -37,8 +37,8 @@ from sotto.errors import ParameterError
 
 RECORDS = {
     VIEW_WINDOWS: Window,
-    VIEW_ESTIMATES: Estimate,
-    VIEW_METRICS: Metric,
+    VIEW_ESTIMATES: EstimateRecord,
+    VIEW_METRICS: MetricRecord,
     VIEW_BUDGETS: Budget,
     VIEW_REJECTIONS: Rejection,
 }

@@ -12,7 +12,7 @@ from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
 from pipelines.results.documents import Document, parse
 from pipelines.sinks import rows as written_rows
-from pipelines.sinks.base import Advance, Applied, Progress
+from pipelines.sinks.base import Advance, Applied, ReadTopic
 from pipelines.sinks.sql import Results, SqlSink
 from sotto.errors import AggregationError
 
@@ -164,7 +164,7 @@ def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed, url):
     for start in (0, 5):
         with pytest.raises(AggregationError, match="another sink"):
             feed.database.write(
-                [parse(key, value)], Progress(TOPIC, ID, [Advance(0, start, start + 1)])
+                [parse(key, value)], ReadTopic(TOPIC, ID, [Advance(0, start, start + 1)])
             )
     assert values(url)[0, "red"] == 1.0
 
