@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -19,25 +19,8 @@ from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 from sotto_cli.simulation.devices import AuditLine
 
-from . import faults
 from .faults import Misbehaviour
-from .findings import LedgerPeriod, Planted, Quarantined, Revocation
-
-EXPLANATIONS = {
-    Reason.MALFORMED: "bytes that are no message: noise, or one cut short",
-    Reason.UNKNOWN_VERSION: "a bit of the version flipped",
-    Reason.UNKNOWN_PLAN: "a bit of the plan's fingerprint flipped",
-    Reason.UNKNOWN_METRIC: "a metric that the plan does not have",
-    Reason.WRONG_WIDTH: "payload of another width than the plan says",
-    Reason.WRONG_SHARD: "a shard that is not the pseudonym's",
-    Reason.IMPOSSIBLE_LEVEL: "a level that the ladder does not have",
-    Reason.OUT_OF_DOMAIN: "a symbol that no device can send",
-    Reason.MISALIGNED_TIME: "an event time between full hours",
-    Reason.FUTURE: "an event after its own arrival",
-    Reason.LATE: "an event older than any report may be",
-    Reason.REVOKED: "reports of pseudonyms that spent too much or answered twice",
-    Reason.CORRUPT_LOG: "records damaged on disk",
-}
+from .findings import LedgerPeriod, Quarantined, Revocation
 
 
 def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tuple[int, int, int]]:
@@ -70,10 +53,8 @@ def ledger_periods(
     revoked = {(case.device, case.period) for case in misbehaved}
     spent: Counter[int] = Counter()
     withheld: Counter[int] = Counter()
-    devices: Counter[int] = Counter()
     for line in audit:
         spent[line.period] += line.spent
-        devices[line.period] += 1
         if (line.device, line.period) in revoked:
             withheld[line.period] += line.spent
     with Results(database) as results:
@@ -81,19 +62,7 @@ def ledger_periods(
             cast(int, row["period_start"]) // plan.period: cast(int, row["accepted"])
             for row in results.table(PERIODS)
         }
-    return [
-        LedgerPeriod(
-            each * plan.period, devices[each], spent[each], counted.get(each, 0), withheld[each]
-        )
-        for each in sorted(spent)
-    ]
-
-
-def lifetimes(audit: Iterable[AuditLine]) -> list[float]:
-    spent: defaultdict[int, int] = defaultdict(int)
-    for line in audit:
-        spent[line.device] += line.spent
-    return [micro / 1e6 for micro in spent.values()]
+    return [LedgerPeriod(spent[each], counted.get(each, 0), withheld[each]) for each in spent]
 
 
 def revocations(
@@ -109,7 +78,7 @@ def revocations(
         accepted, observed, reason = audited[line.pseudonym]
         why = Reason(reason).label if reason else "not revoked"
         start = case.period * plan.period
-        found.append(Revocation(case.fault, start, why, line.spent, accepted, observed))
+        found.append(Revocation(case.fault, start, why, line.spent, observed, accepted))
     return found
 
 
@@ -130,24 +99,9 @@ def quarantined(planted: Mapping[str, int], database: str) -> list[Quarantined]:
     return [
         Quarantined(
             reason.label,
-            EXPLANATIONS[reason],
             None if reason == Reason.REVOKED else planted.get(reason.label, 0),
             found[reason.label],
         )
         for reason in Reason
         if found[reason.label] or planted.get(reason.label)
-    ]
-
-
-def planted_faults(planted: Mapping[str, int], duplicates: int) -> list[Planted]:
-    vanished = f"counted once: {duplicates:,} repeated reports vanished"
-    stayed = "their first levels came after stronger ones, which stayed"
-    revoked = "revoked for its week, nothing of it counted"
-    return [
-        Planted(faults.DUPLICATE, planted[faults.DUPLICATE], vanished),
-        Planted(faults.HELD_BACK, planted[faults.HELD_BACK], stayed),
-        *(
-            Planted(f"aircraft that {fault}", planted[fault], revoked)
-            for fault in (faults.OVERSPENDS, faults.RERANDOMIZES)
-        ),
     ]

@@ -27,14 +27,6 @@ MINUTE = 60_000
 
 
 @dataclass(frozen=True)
-class Airport:
-    code: str
-    name: str
-    latitude: float
-    longitude: float
-
-
-@dataclass(frozen=True)
 class Flights:
     """The flights of 2013 in the order of the package's file, one array of shape (n,) a column.
 
@@ -109,18 +101,6 @@ def load_flights() -> Flights:
         dep_delay=number("dep_delay"),
         distance=number("distance"),
     )
-
-
-def load_airports() -> dict[str, Airport]:
-    table = pa.csv.read_csv(package_file("airports.csv"))
-    columns = (table[name].to_pylist() for name in ("faa", "name", "lat", "lon"))
-    return {row[0]: Airport(*row) for row in zip(*columns, strict=True)}
-
-
-def load_airlines() -> dict[str, str]:
-    """Return the names of the 16 airlines by carrier code."""
-    table = pa.csv.read_csv(package_file("airlines.csv"))
-    return dict(zip(table["carrier"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
 def write_events(flights: Flights, path: Path) -> None:

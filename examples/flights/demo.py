@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +15,7 @@ import numpy as np
 from scipy.stats import binom
 from tqdm import tqdm
 
-from pipelines.bounded.run import aggregate
+from pipelines.bounded.run import RunResult, aggregate
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results
 from pipelines.web.rendering import write_static_file
@@ -28,20 +26,10 @@ from sotto_cli.simulation.playback import Replay, write_audit
 from sotto_cli.simulation.table import Columns, Recordings, read_recordings
 
 from . import books, story
-from .collect import DAY, Collected, Row, decode_destinations, scores
-from .data import Flights, load_airlines, load_airports, load_flights, write_events
+from .collect import DAY, Collected, Row
+from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage
-from .findings import (
-    Comparison,
-    Coverage,
-    Findings,
-    Release,
-    Run,
-    Sharpening,
-    Timing,
-    Totals,
-    WindowSeries,
-)
+from .findings import Comparison, Coverage, Findings, Release, WindowSeries
 from .report import write_report
 from .truth import QUANTILES, Truth
 from .witness import Opinion, equal_windows, form_opinion
@@ -50,9 +38,13 @@ PLAN = Path(__file__).with_name("plan.yaml")
 #: The window that is watched as levels arrive, 28 days from 20 June 2013: its number.
 WATCHED = 567
 WATCHED_START = WATCHED * 28 * DAY
-WATCHED_METRICS = ("delayed", "dep_delay")
+#: What is watched: metric, kind and item of the estimate, and what it is.
+WATCHED_ESTIMATES = (
+    ("delayed", "share", "true", "delayed or cancelled"),
+    ("dep_delay", "mean", "", "mean departure delay"),
+)
 #: Days after that window's start at which the aggregator aggregates the log.
-STOPS = (1, 2, 4, 7, 11, 14, 18, 21, 28, 35, 42, 49, 56)
+STOPS = (1, 4, 7, 14, 21, 28, 35, 42, 56)
 #: The budget period in which aircraft misbehave, two a process: the last week of the watched
 #: window. Its state is open, and all its reports delivered, at the last stop.
 MISBEHAVIOUR = 4 * WATCHED + 3
@@ -68,7 +60,7 @@ class Demo:
     out: Path
     processes: int = 2
     aircraft: int | None = None
-    timings: list[Timing] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -86,7 +78,7 @@ class Demo:
     def stage(self, name: str) -> Iterator[None]:
         began = time.perf_counter()
         yield
-        self.timings.append(Timing(name, time.perf_counter() - began))
+        self.seconds[name] = time.perf_counter() - began
 
     def start_afresh(self) -> None:
         mark = self.out / ".sotto-demo"
@@ -140,36 +132,38 @@ def replay(demo: Demo, inputs: Inputs) -> Replayed:
     planted["corrupt_log"] = damage(demo.log)
     write_audit(demo.out / "devices.csv", played.audit)
     truth = Truth.of_replay(plan, inputs.flights, played.kept, played.audit, misbehaved)
-    truth.write(demo.out / "truth.csv")
     return Replayed(played, planted, misbehaved, truth)
-
-
-def aggregate_until(demo: Demo, inputs: Inputs, as_of: int | None) -> Run:
-    plan = inputs.plan.compile()
-    # The destinations of the year are looked for once, when all is in.
-    candidates = {} if as_of is not None else {plan.fingerprint: inputs.plan.candidates}
-    result = aggregate(
-        demo.log, demo.state, [plan], demo.database, as_of=as_of, candidates=candidates
-    )
-    return Run(
-        as_of,
-        result.runs,
-        result.size,
-        result.tally.reports,
-        result.tally.counted,
-        result.tally.superseded,
-        result.tally.duplicates,
-        result.seconds,
-    )
 
 
 @dataclass(frozen=True)
 class Aggregated:
     """What the aggregator did: its stops, and what it said of the watched window at each."""
 
-    runs: Sequence[Run]
+    runs: Sequence[RunResult]
     rows: Sequence[Sequence[Row]]
-    audited: dict[str, tuple[int, int, int]]
+    audited: Mapping[str, tuple[int, int, int]]
+
+
+def aggregate_all(demo: Demo, inputs: Inputs) -> Aggregated:
+    """Aggregate the log up to each stop, then to its end."""
+    plan, runs, rows = inputs.plan.compile(), [], []
+    audited: Mapping[str, tuple[int, int, int]] = {}
+    for day in tqdm([*STOPS, None], desc="  runs", unit=" stop"):
+        as_of = None if day is None else WATCHED_START + day * DAY
+        # The destinations of the year are looked for once, when all is in.
+        candidates = {} if day is not None else {plan.fingerprint: inputs.plan.candidates}
+        runs.append(
+            aggregate(
+                demo.log, demo.state, [plan], demo.database, as_of=as_of, candidates=candidates
+            )
+        )
+        if day is not None:
+            with Results(demo.database) as results:
+                watched = [results.estimates(each[0], WATCHED_START) for each in WATCHED_ESTIMATES]
+            rows.append([row for each in watched for row in each])
+        if day == STOPS[-1]:
+            audited = books.audit_of(demo.state, plan, MISBEHAVIOUR)
+    return Aggregated(runs, rows, audited)
 
 
 def run(demo: Demo) -> Findings:
@@ -181,18 +175,13 @@ def run(demo: Demo) -> Findings:
     story.flights(inputs.recordings.rows, inputs.recordings.devices, inputs.recordings.skipped)
     with demo.stage("replay"):
         replayed = replay(demo, inputs)
-    story.replayed(replayed.played, demo.timings[-1].wall)
-    story.faults(replayed.planted)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        plan_json, kept = inputs.plan.compile().to_json(), replayed.truth.kept
-        waiting = pool.submit(form_opinion, demo.log, plan_json, inputs.flights, kept)
-        with demo.stage("aggregate"):
-            aggregated = aggregate_all(demo, inputs)
-        story.runs(aggregated.runs)
-        with demo.stage("check"):
-            opinion = waiting.result()
-            findings = assemble(demo, inputs, replayed, aggregated, opinion)
+    story.replayed(replayed.played, replayed.planted)
+    with demo.stage("aggregate"):
+        aggregated = aggregate_all(demo, inputs)
+    story.aggregated(aggregated.runs)
+    with demo.stage("check"):
+        opinion = form_opinion(demo.log, inputs.plan.compile(), replayed.truth.kept)
+        findings = assemble(demo, inputs, replayed, aggregated, opinion)
     report, results = demo.out / "report.html", demo.out / "results.html"
     write_static_file(ResultsReader(demo.database, demo.state), results, demo.state)
     write_report(findings, report, results.name)
@@ -201,147 +190,105 @@ def run(demo: Demo) -> Findings:
     return findings
 
 
-def aggregate_all(demo: Demo, inputs: Inputs) -> Aggregated:
-    runs, rows = [], []
-    audited: dict[str, tuple[int, int, int]] = {}
-    for day in tqdm([*STOPS, None], desc="  runs", unit=" stop"):
-        as_of = None if day is None else WATCHED_START + day * DAY
-        runs.append(aggregate_until(demo, inputs, as_of))
-        if day is not None:
-            rows.append(_watched_rows(demo))
-        if day == STOPS[-1]:
-            audited = books.audit_of(demo.state, inputs.plan.compile(), MISBEHAVIOUR)
-    return Aggregated(runs, rows, audited)
-
-
-def _watched_rows(demo: Demo) -> list[Row]:
-    with Results(demo.database) as results:
-        return [
-            row for metric in WATCHED_METRICS for row in results.estimates(metric, WATCHED_START)
-        ]
-
-
 def assemble(
     demo: Demo, inputs: Inputs, replayed: Replayed, aggregated: Aggregated, opinion: Opinion
 ) -> Findings:
-    plan, truth, audit = inputs.plan.compile(), replayed.truth, replayed.played.audit
+    plan, truth, played = inputs.plan.compile(), replayed.truth, replayed.played
     collected = Collected.read(truth, demo.database)
-    series = _series(collected)
-    checked = _checked(collected, series)
-    duplicates = sum(each.duplicates for each in aggregated.runs)
-    year = collected.windows("dest")[0]
-    candidates = inputs.plan.candidates["dest"]
+    series = [
+        collected.series("delayed", "share", "true", "delayed or cancelled"),
+        collected.series("dep_delay", "mean", "", "mean departure delay"),
+        collected.series("dep_delay", "missing", "", "cancelled"),
+        collected.series("distance", "mean", "", "mean distance"),
+    ]
     return Findings(
-        totals=_totals(inputs, replayed, opinion),
-        sharpening=[
-            _sharpening(replayed, aggregated, opinion, *each)
-            for each in (
-                ("delayed", "share", "true", "delayed or cancelled", ""),
-                ("dep_delay", "mean", "", "mean departure delay", "min"),
-            )
-        ],
-        carriers=collected.shares("carrier", WATCHED_START),
-        carriers_window=WATCHED_START,
-        airlines=load_airlines(),
-        series=series,
-        quantiles=collected.quantiles("dep_delay", WATCHED_START),
-        curve=collected.curve("dep_delay", WATCHED_START),
-        decoding=decode_destinations(collected, load_airports(), candidates, year),
-        coverage=_coverage(checked),
-        scores=scores([one for _, one in checked]),
-        errors=opinion.errors,
-        ledger=books.ledger_periods(plan, audit, replayed.misbehaved, demo.database),
-        lifetimes=books.lifetimes(audit),
-        revocations=books.revocations(plan, audit, replayed.misbehaved, aggregated.audited),
-        agreeing=books.agreeing(audit, aggregated.audited, MISBEHAVIOUR),
-        quarantine=books.quarantined(replayed.planted, demo.database),
-        planted=books.planted_faults(replayed.planted, duplicates),
-        runs=aggregated.runs,
-        equal_windows=equal_windows(demo.state, plan, opinion),
-        timings=demo.timings,
-        withheld=collected.withheld(),
-    )
-
-
-def _totals(inputs: Inputs, replayed: Replayed, opinion: Opinion) -> Totals:
-    plan, played = inputs.plan.compile(), replayed.played
-    return Totals(
+        plan=plan,
         flights=inputs.recordings.rows,
         devices=inputs.recordings.devices,
-        recordings=sum(played.outcomes.values()),
-        chains=sum(len(kept) for kept in replayed.truth.kept.values()),
+        skipped=inputs.recordings.skipped,
+        chains=sum(len(kept) for kept in truth.kept.values()),
         reports=opinion.reports,
         messages=played.messages,
         log_bytes=played.written,
-        skipped=inputs.recordings.skipped,
-        week_epsilon=plan.cost / 1e6,
-        ceiling=plan.ceilings.period / 1e6,
-        lifetime=plan.ceilings.lifetime / 1e6,
+        sharpening=[_sharpening(truth, aggregated, opinion, *each) for each in WATCHED_ESTIMATES],
+        carriers=collected.shares("carrier", WATCHED_START),
+        carriers_window=WATCHED_START,
+        series=series,
+        coverage=_coverage(collected, series),
+        ledger=books.ledger_periods(plan, played.audit, replayed.misbehaved, demo.database),
+        revocations=books.revocations(plan, played.audit, replayed.misbehaved, aggregated.audited),
+        agreeing=books.agreeing(played.audit, aggregated.audited, MISBEHAVIOUR),
+        quarantine=books.quarantined(replayed.planted, demo.database),
+        planted=replayed.planted,
+        duplicates=sum(each.tally.duplicates for each in aggregated.runs),
+        equal_windows=equal_windows(demo.state, plan, opinion),
+        withheld=collected.withheld(),
+        seconds=demo.seconds,
     )
 
 
-def _series(collected: Collected) -> dict[str, WindowSeries]:
-    return {
-        "delayed": collected.series("delayed", "share", "true", "delayed or cancelled", ""),
-        "delay": collected.series("dep_delay", "mean", "", "mean departure delay", "min"),
-        "missing": collected.series("dep_delay", "missing", "", "cancelled", ""),
-        "distance": collected.series("distance", "mean", "", "mean distance", "mi"),
+def _coverage(collected: Collected, series: Sequence[WindowSeries]) -> list[Coverage]:
+    """Count the intervals that hold their truth, of every estimate of every window, by kind."""
+    groups: dict[str, list[Comparison]] = {
+        "airline shares": [
+            one
+            for start in collected.windows("carrier")
+            for one in collected.shares("carrier", start)
+        ],
+        **{each.label: list(each.values) for each in series},
+        "delay quantiles": [
+            one
+            for tau in QUANTILES
+            for one in collected.series("dep_delay", "quantile", repr(tau), "").values
+        ],
+        "destinations": [
+            one
+            for row in collected.rows
+            if row["kind"] == "string"
+            and (one := collected.compare("dest", *_named(row))) is not None
+        ],
     }
-
-
-def _checked(collected: Collected, series: dict[str, WindowSeries]) -> list[tuple[str, Comparison]]:
-    """Return every estimate of every window beside its truth, by kind."""
-    checked = [
-        ("airline shares", one)
-        for start in collected.windows("carrier")
-        for one in collected.shares("carrier", start)
-    ]
-    for each in series.values():
-        checked += [(each.label, one) for one in each.values]
-    for tau in QUANTILES:
-        quantile = collected.series("dep_delay", "quantile", repr(tau), "delay quantiles", "min")
-        checked += [("delay quantiles", one) for one in quantile.values]
-    start = collected.windows("dest")[0]
-    checked += [
-        ("destinations", one)
-        for row in collected.rows
-        if row["kind"] == "string"
-        and (one := collected.compare("dest", start, "string", str(row["item"]), str(row["item"])))
-    ]
-    return checked
-
-
-def _coverage(checked: Sequence[tuple[str, Comparison]]) -> list[Coverage]:
-    groups: dict[str, list[Comparison]] = {}
-    for label, one in checked:
-        groups.setdefault(label, []).append(one)
-        groups.setdefault("all", []).append(one)
-    groups["all"] = groups.pop("all")
+    groups["all"] = [one for ones in groups.values() for one in ones]
     found = []
     for label, ones in groups.items():
-        total = len(ones)
-        least, most = (int(binom.ppf(p, total, 0.95)) for p in (0.0005, 0.9995))
-        found.append(Coverage(label, sum(one.covers for one in ones), total, least, most))
+        if not ones:
+            # A year of few aircraft is withheld.
+            continue
+        least, most = (int(binom.ppf(p, len(ones), 0.95)) for p in (0.0005, 0.9995))
+        hits = sum(one.covers for one in ones)
+        found.append(Coverage(label, hits, len(ones), least, most))
     return found
 
 
+def _named(row: Row) -> tuple[int, str, str, str]:
+    item = str(row["item"])
+    return cast(int, row["window_start"]), "string", item, item
+
+
 def _sharpening(
-    replayed: Replayed,
+    truth: Truth,
     aggregated: Aggregated,
     opinion: Opinion,
     metric: str,
     kind: str,
     item: str,
     label: str,
-    unit: str,
-) -> Sharpening:
-    releases = []
+) -> list[Release]:
+    """Return the window's estimates as they were published; a stop may leave one as it was."""
+    releases: list[Release] = []
     for day, rows in zip(STOPS, aggregated.rows, strict=True):
-        then = Collected(replayed.truth, rows)
-        arrived = np.asarray(opinion.arrived[metric] <= WATCHED_START + day * DAY)
-        seen = then.compare(metric, WATCHED_START, kind, item, label, arrived)
+        then = Collected(truth, rows)
         row = then.find(metric, WATCHED_START, kind, item)
-        if seen is not None and row is not None:
-            by_level = tuple(cast(list[int], row["reports_by_level"]))
-            releases.append(Release(float(day), by_level, seen))
-    return Sharpening(label, unit, 28, releases[-1].seen.kept, releases)
+        if row is None or row["value"] is None:
+            continue
+        by_level = tuple(cast(list[int], row["reports_by_level"]))
+        if releases and by_level == releases[-1].by_level:
+            continue
+        arrived = opinion.arrived[metric] <= WATCHED_START + day * DAY
+        newest = np.where(arrived, np.arange(len(by_level)), -1).max(axis=1)
+        # A level of few reports is left out of an estimate.
+        counted = np.isin(newest, np.flatnonzero(by_level))
+        seen = then.compare(metric, WATCHED_START, kind, item, label, counted)
+        assert seen is not None
+        releases.append(Release(day, by_level, seen))
+    return releases

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from datetime import UTC, datetime
+
+from pipelines.web.formats import interval, quantity, writer_of
+from sotto.plan.compiled import CompiledPlan
+
+
+def date(milliseconds: int, form: str = "%-d %b") -> str:
+    """Return a day as the story and the report write it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime(form)
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,7 @@ class Comparison:
     """
 
     label: str
+    unit: str
     value: float
     low: float
     high: float
@@ -30,6 +39,20 @@ class Comparison:
     @property
     def covers(self) -> bool:
         return self.low <= self.kept <= self.high
+
+    @property
+    def written(self) -> tuple[str, str, str, str]:
+        """The estimate, its interval, and both truths, as people read them."""
+        write = writer_of(self.unit)
+        bounds = interval(self.low, self.high, self.unit)
+        return write(self.value), bounds, write(self.kept), write(self.every)
+
+    def __str__(self) -> str:
+        kept, every = (quantity(truth, self.unit) for truth in (self.kept, self.every))
+        return (
+            f"{self.label}: {quantity(self.value, self.unit)}, 95 % interval {self.written[1]}; "
+            f"truth of the counted reports {kept}, of all flights {every}"
+        )
 
 
 @dataclass(frozen=True)
@@ -46,77 +69,9 @@ class WindowSeries:
 class Release:
     """One window's estimate as of one day: ``day`` counts from the window's start."""
 
-    day: float
+    day: int
     by_level: tuple[int, ...]
     seen: Comparison
-
-
-@dataclass(frozen=True)
-class Sharpening:
-    """How one window's estimate gets sharper as levels arrive; ``kept`` is the final truth."""
-
-    label: str
-    unit: str
-    window_days: int
-    kept: float
-    releases: Sequence[Release]
-
-
-class Fate(Enum):
-    """What became of a destination in the decoding."""
-
-    FOUND = "found"
-    MISSED = "missed"
-    UNDETECTABLE = "undetectable"
-    FALSE = "false find"
-
-
-@dataclass(frozen=True)
-class Destination:
-    """One airport that was flown to, or that was decoded though nobody flew there."""
-
-    code: str
-    name: str
-    latitude: float
-    longitude: float
-    share: Comparison
-    fate: Fate
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """The decoded destinations of the year: those that were flown to, and those that were found.
-
-    ``candidates`` airports were tested for; from the share ``floor`` on one is more likely found
-    than not; no candidate accounts for ``unexplained``, beside what really went elsewhere
-    (``unlisted``).
-    """
-
-    destinations: Sequence[Destination]
-    candidates: int
-    floor: float
-    unexplained: Comparison
-    unlisted: Mapping[str, float]
-    airports: Sequence[tuple[float, float]]
-
-    def of(self, fate: Fate) -> list[Destination]:
-        met = [stop for stop in self.destinations if stop.fate is fate]
-        return sorted(met, key=lambda stop: -stop.share.kept)
-
-    def count(self, fate: Fate) -> int:
-        return len(self.of(fate))
-
-
-@dataclass(frozen=True)
-class DelayCurve:
-    """Shares of departure delays in a window at or below so many minutes, beside a finer truth."""
-
-    grid: Sequence[float]
-    value: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    minutes: Sequence[float]
-    kept: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -133,39 +88,18 @@ class Coverage:
     def inside(self) -> bool:
         return self.least <= self.hits <= self.most
 
-
-@dataclass(frozen=True)
-class LevelError:
-    """Root mean square error of a metric with its reports at one level, over all weeks."""
-
-    epsilon: float
-    observed: float
-    predicted: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class MetricErrors:
-    """Error by level; and the last level's mean square error over that of fresh responses.
-
-    ``low`` and ``high`` bound what one set of fresh responses gives against the mean of many.
-    """
-
-    label: str
-    unit: str
-    levels: Sequence[LevelError]
-    ratio: float
-    low: float
-    high: float
+    @property
+    def written(self) -> tuple[str, str, str, str]:
+        """The cells of its row in a table."""
+        held = f"{self.hits:,} of {self.total:,}"
+        chance = f"{self.least:,} to {self.most:,}"
+        return self.label, held, writer_of("share")(self.hits / self.total), chance
 
 
 @dataclass(frozen=True)
 class LedgerPeriod:
     """One budget period (a week): what devices spent and what the aggregator counted."""
 
-    start: int
-    pseudonyms: int
     spent: int
     counted: int
     withheld: int
@@ -184,8 +118,8 @@ class Revocation:
     start: int
     reason: str
     spent: int
-    accepted: int
     observed: int
+    accepted: int
 
 
 @dataclass(frozen=True)
@@ -193,7 +127,6 @@ class Quarantined:
     """One reason: how often it was found, and planted, or None where that depends on counts."""
 
     reason: str
-    explanation: str
     planted: int | None
     found: int
 
@@ -203,104 +136,53 @@ class Quarantined:
 
 
 @dataclass(frozen=True)
-class Planted:
-    """One kind of fault that the network planted, and what became of it."""
+class Findings:
+    """Everything that the story and the report say.
 
-    fault: str
-    count: int
-    outcome: str
+    ``chains`` are values that were randomized, and ``reports`` all their levels. The network has
+    ``planted`` faults, by name, by which ``duplicates`` of reports reached the aggregator.
+    ``agreeing`` pseudonyms of one audited week have the same amount in both ledgers, of how many;
+    ``equal_windows`` have the same numbers in a second count of the log, of how many windows.
+    ``withheld`` are the windows of too few reports: metric, start in ms, and why. ``seconds`` are
+    the durations of the stages.
+    """
 
-
-@dataclass(frozen=True)
-class Timing:
-    """One stage's duration in seconds."""
-
-    stage: str
-    wall: float
-
-
-@dataclass(frozen=True)
-class Run:
-    """One stop of the aggregator: it took what had arrived up to a time, then estimated."""
-
-    as_of: int | None
-    runs: int
-    size: int
-    reports: int
-    counted: int
-    superseded: int
-    duplicates: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Totals:
-    """The job in numbers."""
-
+    plan: CompiledPlan
     flights: int
     devices: int
-    recordings: int
+    skipped: Mapping[str, int]
     chains: int
     reports: int
     messages: int
     log_bytes: int
-    skipped: Mapping[str, int]
-    week_epsilon: float
-    ceiling: float
-    lifetime: float
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Everything that the story and the report say.
-
-    ``agreeing`` pseudonyms of one audited week have the same amount in both ledgers, of how many;
-    ``equal_windows`` have the same numbers in a second count of the log, of how many windows.
-    ``withheld`` are the windows of too few reports: metric, start in ms, and why.
-    """
-
-    totals: Totals
-    sharpening: Sequence[Sharpening]
+    sharpening: Sequence[Sequence[Release]]
     carriers: Sequence[Comparison]
     carriers_window: int
-    airlines: Mapping[str, str]
-    series: Mapping[str, WindowSeries]
-    quantiles: Sequence[Comparison]
-    curve: DelayCurve
-    decoding: Decoding
+    series: Sequence[WindowSeries]
     coverage: Sequence[Coverage]
-    scores: Sequence[float]
-    errors: Sequence[MetricErrors]
     ledger: Sequence[LedgerPeriod]
-    lifetimes: Sequence[float]
     revocations: Sequence[Revocation]
     agreeing: tuple[int, int]
     quarantine: Sequence[Quarantined]
-    planted: Sequence[Planted]
-    runs: Sequence[Run]
+    planted: Mapping[str, int]
+    duplicates: int
     equal_windows: tuple[int, int]
-    timings: Sequence[Timing]
-    withheld: Sequence[tuple[str, int, str]] = ()
+    withheld: Sequence[tuple[str, int, str]]
+    seconds: Mapping[str, float]
 
     @property
-    def carrier_names(self) -> list[str]:
-        names = [
-            f"{self.airlines[one.label]} {one.label}" if one.label in self.airlines else one.label
-            for one in self.carriers
-        ]
-        return [name.replace(" Inc.", "").replace(" Co.", "") for name in names]
-
-    @property
-    def spent(self) -> int:
-        return sum(period.spent for period in self.ledger)
-
-    @property
-    def counted(self) -> int:
-        return sum(period.counted for period in self.ledger)
-
-    @property
-    def revoked(self) -> int:
-        return sum(period.withheld for period in self.ledger)
+    def sums(self) -> dict[str, int]:
+        """Both ledgers over the year."""
+        spent, counted, withheld, left = (
+            sum(getattr(period, name) for period in self.ledger)
+            for name in ("spent", "counted", "withheld", "difference")
+        )
+        return {
+            "devices spent": spent,
+            "aggregator counted": counted,
+            "withheld from revoked pseudonyms": withheld,
+            "left over": left,
+        }
 
     @property
     def equal_weeks(self) -> int:

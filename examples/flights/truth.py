@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 from sotto_cli.simulation.devices import AuditLine, KeptValues
 
 from .data import Flights
@@ -101,41 +98,6 @@ class Truth:
 
     def all_windows(self, metric: str) -> NDArray[np.int64]:
         return np.asarray(self.flights.scheduled // self.plan.metric(metric).window)
-
-    def symbols(self, metric: str) -> NDArray[np.generic] | list[bytes]:
-        """Return the symbols of the kept reports as a mechanism's ``randomize`` takes them."""
-        compiled, values = self.plan.metric(metric), self.values(metric)
-        if compiled.type == "number":
-            return np.array([_float(compiled, value) for value in values.tolist()])
-        distinct, index = np.unique(values.astype(str), return_inverse=True)
-        if compiled.type == "boolean":
-            return values.astype(np.int64)
-        coded = [compiled.encode(str(value)) for value in distinct]
-        if compiled.type == "string":
-            return [coded[i] for i in index.tolist()]
-        return np.array(coded, dtype=np.int64)[index]
-
-    def write(self, path: Path) -> None:
-        tables = [
-            pa.table(
-                {
-                    "metric": pa.array([metric] * len(reports)),
-                    "device": pa.array(reports.device),
-                    "period": pa.array(reports.period),
-                    "row": pa.array(reports.row),
-                }
-            )
-            for metric, reports in self.kept.items()
-        ]
-        pa.csv.write_csv(pa.concat_tables(tables), path)
-
-
-def _float(metric: CompiledMetric, value: float) -> float:
-    symbol = metric.encode(None if np.isnan(value) else value)
-    if symbol is None:
-        return np.nan
-    assert isinstance(symbol, int | float)
-    return float(symbol)
 
 
 def _columns(rows: list[tuple[int, int, int]], names: Mapping[tuple[int, int], str]) -> KeptReports:

@@ -1,4 +1,4 @@
-"""A second opinion on the log, formed in a process of its own while the aggregator works."""
+"""A second opinion on the log, formed without the aggregator."""
 
 from __future__ import annotations
 
@@ -15,42 +15,31 @@ from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.plan.compiled import CompiledPlan
 
-from .data import Flights
-from .findings import MetricErrors
-from .recount import Reports, read_reports
-from .theory import metric_errors
-from .truth import KeptReports, Truth
+from .recount import NEVER, Reports, read_reports
+from .truth import KeptReports
 
 
 @dataclass(frozen=True)
 class Opinion:
     """What the log says without the aggregator.
 
-    ``errors`` are of every metric, ``arrived`` says when the first levels of its kept reports did
-    (ms), ``windows`` has counts at the last level by metric and start; ``reports`` counts levels
-    once.
+    ``arrived`` says when each level of each metric's kept reports did (ms), ``windows`` has counts
+    at the last level by metric and start; ``reports`` counts levels once.
     """
 
-    errors: tuple[MetricErrors, ...]
     arrived: Mapping[str, NDArray[np.int64]]
     windows: Mapping[tuple[str, int], NDArray[np.int64]]
     reports: int
 
 
-def form_opinion(
-    log: Path, plan_json: bytes, flights: Flights, kept: Mapping[str, KeptReports]
-) -> Opinion:
-    plan = CompiledPlan.from_json(plan_json)
-    truth = Truth(plan, flights, kept)
+def form_opinion(log: Path, plan: CompiledPlan, kept: Mapping[str, KeptReports]) -> Opinion:
     behaved = np.unique(np.concatenate([each.pseudonym for each in kept.values()]), axis=0)
     reports = read_reports(log, plan, behaved)
-    errors = []
     windows: dict[tuple[str, int], NDArray[np.int64]] = {}
     for metric in plan.metrics:
         found = reports[metric.name]
-        if not found.seen.all() or len(found) != len(kept[metric.name]):
+        if (found.arrived == NEVER).any() or len(found) != len(kept[metric.name]):
             raise RuntimeError(f"the log does not hold every level of {metric.name}")
-        errors.append(metric_errors(metric, found, truth))
         numbers = found.event // metric.window
         first = int(numbers.min())
         size = int(np.ptp(numbers)) + 1
@@ -58,9 +47,7 @@ def form_opinion(
         for place, vector in enumerate(last):
             windows[metric.name, (first + place) * metric.window] = vector
     arrived = {name: _arrivals(reports[name], kept[name]) for name in reports}
-    return Opinion(
-        tuple(errors), arrived, windows, sum(int(each.seen.sum()) for each in reports.values())
-    )
+    return Opinion(arrived, windows, sum(each.arrived.size for each in reports.values()))
 
 
 def _arrivals(reports: Reports, kept: KeptReports) -> NDArray[np.int64]:

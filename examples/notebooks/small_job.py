@@ -15,33 +15,9 @@ from pathlib import Path
 from clientsdk import EmbeddedLogPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
-from sotto.plan.compile import parse_plan
+from sotto.plan.compile import load_plan
 
-PLAN = """\
-collector: editor.example
-plan: comfort
-version: 1
-owner: telemetry@editor.example
-expires: 2036-12-31
-period: 7d
-ceilings: {period: 8, lifetime: 800}
-resolution: 1h
-segments: {os: [linux, mac, windows]}
-metrics:
-  theme:
-    type: category
-    domain: [light, dark, system]
-    outside: other
-    window: 7d
-    ladder: [{epsilon: 1}, {epsilon: 3, after: 1d}]
-  startup:
-    type: number
-    range: [0, 5000]
-    unit: ms
-    outside: clip
-    window: 7d
-    ladder: [{epsilon: 0.5}, {epsilon: 1.5, after: 1d}]
-"""
+PLAN = Path(__file__).with_name("plan.yaml")
 SYSTEMS = ("linux", "mac", "windows")
 #: By system: how many of ten have a light and a dark theme, and how long a start takes, ms.
 HABITS = {"linux": (2, 7, 600), "mac": (4, 4, 900), "windows": (6, 2, 1500)}
@@ -51,7 +27,7 @@ START = datetime(2026, 9, 3, 12, tzinfo=UTC)
 
 def play(folder: Path, devices: int = 400) -> Path:
     """Let devices record and send, aggregate what they sent, and return the state directory."""
-    plan, chance = parse_plan(PLAN).compile(), random.Random(11)
+    plan, chance = load_plan(PLAN).compile(), random.Random(11)
     for number in range(devices):
         clock = FakeClock(int(START.timestamp() * 1000) + chance.randrange(86_400_000))
         publisher = EmbeddedLogPublisher(folder / "log", fsync="never", clock=clock)

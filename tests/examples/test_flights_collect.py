@@ -29,7 +29,7 @@ def test_nothing_is_shown_of_a_window_of_too_few_reports_but_why(yes: int) -> No
     assert collected.withheld() == [("delayed", metric.window, "19 reports, the plan asks for 20")]
     assert collected.windows("delayed") == [metric.window]
     assert collected.compare("delayed", metric.window, "share", "true", "") is None
-    assert collected.series("delayed", "share", "true", "", "").values == []
+    assert collected.series("delayed", "share", "true", "").values == []
 
 
 def test_a_window_of_which_only_bits_are_withheld_is_not_said_to_be() -> None:

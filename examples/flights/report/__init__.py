@@ -7,10 +7,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from pipelines.web.formats import percent
 from pipelines.web.rendering import STATIC
+from sotto.columns import exact
 
-from .. import formats
-from ..findings import Fate, Findings
+from ..findings import Findings, date
 from . import charts
 
 _FOLDER = Path(__file__).parent
@@ -33,6 +34,12 @@ def write_report(findings: Findings, path: Path, results: str) -> None:
     template = environment.get_template("report.html.j2")
     style = "".join(each.read_text("utf-8") for each in STYLES)
     text = template.render(
-        found=findings, charts=charts, f=formats, Fate=Fate, style=Markup(style), results=results
+        found=findings,
+        charts=charts,
+        style=Markup(style),
+        results=results,
+        date=date,
+        exact=exact,
+        percent=percent,
     )
     path.write_text(text, "utf-8")
