@@ -25,7 +25,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.harness import Table
+from benchmarks.harness import Table, processor_seconds, resident_bytes
 from clientsdk.testing import small_plan
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
@@ -37,8 +37,6 @@ REQUESTS = 4096
 CONNECTIONS, MANY = 256, 1000
 SECONDS, MINUTES = 15.0, 10.0
 SEED = 20_261_122
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Load(NamedTuple):
@@ -64,21 +62,12 @@ class Server:
         found = re.search(r":(\d+)/", self._process.stdout.readline())
         assert found is not None, "the collector did not start"
         self.port = int(found[1])
-        self._proc = Path(f"/proc/{self._process.pid}")
+        self.pid = self._process.pid
         cores = sorted(os.sched_getaffinity(0))
-        for thread in (self._proc / "task").iterdir():
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), {cores[-1]})
         if len(cores) > 1:
             os.sched_setaffinity(0, set(cores[:-1]))
-
-    def cpu(self) -> float:
-        """Return the CPU seconds that it has taken."""
-        fields = (self._proc / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-
-    def memory(self) -> int:
-        """Return the bytes that it holds."""
-        return int((self._proc / "statm").read_text().split()[1]) * _PAGE
 
     def stop(self) -> None:
         """End it."""
@@ -176,16 +165,20 @@ async def _load(
     await asyncio.sleep(0.5)
     client.statuses.clear()
     client.latencies.clear()
-    memory, before, begin = [server.memory()], server.cpu(), time.perf_counter()
+    memory, before, begin = (
+        [resident_bytes(server.pid)],
+        processor_seconds(server.pid),
+        time.perf_counter(),
+    )
     source, at = random.Random(SEED), begin
     while (now := time.perf_counter()) < begin + seconds:
         while rate is not None and at <= now:
             client.due(at)
             at += source.expovariate(rate)
         if now > begin + len(memory):
-            memory.append(server.memory())
+            memory.append(resident_bytes(server.pid))
         await asyncio.sleep(0.001)
-    taken, cpu = time.perf_counter() - begin, server.cpu() - before
+    taken, cpu = time.perf_counter() - begin, processor_seconds(server.pid) - before
     found = Load(Counter(client.statuses), taken, list(client.latencies), cpu, memory)
     client.end()
     for transport, _ in made:

@@ -16,7 +16,6 @@ workers.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.apart import aggregate_apart
-from benchmarks.harness import Table
+from benchmarks.harness import Table, processor_seconds, resident_bytes
 from benchmarks.kafka import PARTITIONS, fill
 from benchmarks.reports import CANDIDATES, plan
-from benchmarks.soak.flinkjob import SLOTS, FlinkJob, Follower, memory
+from benchmarks.soak.flinkjob import SLOTS, FlinkJob, Follower
 from benchmarks.soak.stage import FaultError
 from deploy.errors import DeployError
 from deploy.flink.settings import TASK_MANAGER_HEAP
@@ -83,7 +82,7 @@ class Bench:
 
     def clock(self) -> tuple[float, list[float]]:
         """Return what time it is, and the processor time of all processes until now."""
-        return time.monotonic(), [sum(map(_processor, pids)) for pids in self.pids()]
+        return time.monotonic(), [sum(map(processor_seconds, pids)) for pids in self.pids()]
 
     def used(self, since: tuple[float, list[float]]) -> tuple[float, list[float]]:
         """Return wall seconds, and the processor time of all processes, since :meth:`clock`."""
@@ -93,7 +92,8 @@ class Bench:
     def held(self) -> str:
         """Return the memory of the task manager and of the workers, MB."""
         *_, manager, workers = self.pids()
-        return f"{memory(manager):,.0f}/{memory(workers):,.0f}"
+        pids = manager, workers
+        return "/".join(f"{sum(map(resident_bytes, each)) / 1e6:,.0f}" for each in pids)
 
     def checkpoint(self, number: int) -> tuple[float, float]:
         """Return MB and seconds of the last checkpoint, once so many more have been made."""
@@ -171,12 +171,3 @@ def _until(bench: Bench, reached: Callable[[_Done], bool]) -> _Done:
 
 #: What becomes of a report that is not rejected.
 _STEPPED = ("counted", "superseded", "duplicates", "revoked")
-
-
-def _processor(pid: int | None) -> float:
-    """Return the processor time of a process, s; 0 if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

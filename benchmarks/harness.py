@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 ROUNDS = 7
@@ -55,6 +57,25 @@ def apart(module: str, **arguments: Any) -> Any:
     """Run ``python -m module`` with JSON as its argument; return the JSON that it prints."""
     command = [sys.executable, "-m", module, json.dumps(arguments)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def processor_seconds(pid: int | None) -> float:
+    """Return the processor time of a process; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int | None) -> int:
+    """Return the memory of a process (RSS); 0 if it has ended."""
+    try:
+        return (
+            int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+        )
+    except OSError:
+        return 0
 
 
 def bind_to_one_core() -> None:

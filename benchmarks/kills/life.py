@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clientsdk import Client, Outcome, Settings
-from sotto.plan.compile import parse_plan
+from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 
 HOUR = 3_600_000
@@ -31,34 +31,10 @@ def clock_of(folder: Path) -> int:
     return START + STEP * (acks.stat().st_size if acks.exists() else 0)
 
 
-_PLAN = """\
-collector: fleet.example
-plan: kills
-version: 1
-owner: owner@fleet.example
-expires: 2099-12-31
-period: 7d
-grace: 1d
-resolution: 1h
-shards: 8
-ceilings: {period: 900000, lifetime: 1000000}
-metrics:
-  colour: &metric {type: category, domain: [a, b, c], outside: other, mechanism: grr, window: 28d,
-    repeat: {every: 100000},
-    ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
-  kept: {<<: *metric, repeat: {once: reservoir},
-    ladder: [{epsilon: 0.5, after: 7d}, {epsilon: 1.5, after: 14d}]}
-  model: {<<: *metric, repeat: {constant: true},
-    ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 1d}]}
-  app: {type: top_item, domain: [a, b, c], outside: other, mechanism: permute_and_flip, clip: 1000,
-    window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}]}
-"""
-
-
 @functools.cache
 def plan() -> CompiledPlan:
     """Return a plan with every kind of repetition."""
-    return parse_plan(_PLAN).compile()
+    return load_plan(Path(__file__).with_name("plan.yaml")).compile()
 
 
 class FilePublisher:

@@ -32,17 +32,12 @@ def main() -> int:
         command.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
         command.add_argument("--rate", type=float, default=150, help="of the fleet's messages, 1/s")
         command.add_argument("--folder", type=Path, help="kept, if given")
-    steady = commands.add_parser("steady", help="the streaming job under a steady load")
-    steady.add_argument("--minutes", type=float, default=30)
-    steady.add_argument("--rate", type=float, default=20_000, help="of reports, 1/s")
-    steady.add_argument("--parallelism", type=int, default=1)
-    steady.add_argument("--folder", type=Path, help="kept, if given")
     args = parser.parse_args()
     # Under faults connections fail all the time.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     # Whoever ends it with a signal leaves no broker behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    commands_ = {"runs": _runs, "http": _http, "flink": _flink, "steady": _steady}
+    commands_ = {"runs": _runs, "http": _http, "flink": _flink}
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         held = commands_[args.command](args, args.folder or Path(temporary))
     return 0 if held else 1
@@ -72,14 +67,6 @@ def _flink(args: argparse.Namespace, folder: Path) -> bool:
 
     with FlinkStage(folder, args.seed, args.rate) as stage:
         return _played(args, Streamed(stage))
-
-
-def _steady(args: argparse.Namespace, folder: Path) -> bool:
-    from benchmarks.soak.steady import Steady
-
-    held = Steady(folder, args.rate, args.parallelism).run(args.minutes * 60)
-    print("held" if held else "DID NOT HOLD")
-    return held
 
 
 def _played(

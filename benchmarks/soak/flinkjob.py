@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -202,19 +202,6 @@ def _killed(pid: int) -> bool:
         os.kill(pid, signal.SIGKILL)
         return True
     return False
-
-
-def memory(pids: Sequence[int | None]) -> float:
-    """Return the memory of processes, MB; of those that are gone nothing."""
-    total = 0.0
-    for pid in pids:
-        try:
-            status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
-        except OSError:
-            continue
-        lines = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-        total += sum(float(line.split()[1]) * 1024 / 1e6 for line in lines)
-    return total
 
 
 class Follower:
