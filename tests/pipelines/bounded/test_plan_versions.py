@@ -13,6 +13,7 @@ from step_plans import DAY, category, plan
 from mechanisms.frozen import replace
 from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
+from pipelines.results.documents import WindowDocument
 from pipelines.sinks.committed import projection
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import PlanError
@@ -89,6 +90,6 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
     assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
     directory = StateDirectory(state)
     registry = Registry(given)
-    told = projection(directory, directory.manifest(), registry, {}, 1)
-    (rows,) = [windows for windows, _ in told.changed]
+    found = projection(directory, directory.manifest(), registry, {}, 1)
+    rows = [told.window for told in found.documents if isinstance(told, WindowDocument)]
     assert sorted((row["version"], row["n"]) for row in rows) == [(1, 8), (2, 0)]
