@@ -67,6 +67,7 @@ lint: venv  ## format, lint and types, checked
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.house
 
 docs: venv  ## write docs/mechanisms.md and docs/tables.md again from the library
 	$(BIN)/python -m mechanisms.reference > docs/mechanisms.md.new
