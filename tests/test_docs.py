@@ -166,8 +166,8 @@ def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> No
         found = warnings(parse_plan(bare).compile(), Levels(), now_ms())
         warned += [text] * bool(found)
         assert not found or "no panel, so that" in text.lower(), found
-    # The SDK's page, and two examples.
-    assert len(warned) == 3
+    # The SDK's page, and three examples.
+    assert len(warned) == 4
 
 
 def _anchors(text: str) -> set[str]:

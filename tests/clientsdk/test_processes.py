@@ -126,10 +126,10 @@ wait(pid)
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_charge_in_a_child_survives_a_loss_of_power(path, kind):
     code = """
-from clientsdk.store.database import Access
+from clientsdk.store.database import TransactionAccess
 client = device(metric("colour"))
 def durable():
-    with client._store.transaction(Access.DURABLE) as connection:
+    with client._store.transaction(TransactionAccess.DURABLE) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 durable()
 wait(fork(durable))
@@ -167,12 +167,12 @@ assert client.flush().sent == 2
 @pytest.mark.real_randomness
 def test_a_fork_without_hooks_amid_a_transaction_leaves_the_child_without_a_store(path):
     code = """
-from clientsdk.store.database import Access
+from clientsdk.store.database import TransactionAccess
 client = device(metric("colour", "every", 9))
 client.record("colour", "a")
 inside, done = threading.Event(), threading.Event()
 def hold():
-    with client._store.transaction(Access.READ):
+    with client._store.transaction(TransactionAccess.READ):
         inside.set()
         done.wait()
 thread = threading.Thread(target=hold)

@@ -439,7 +439,7 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
     allowed = {
         "self": None,
         "connection": "Connection",
-        "terms": "Terms",
+        "terms": "RecordingTerms",
         "metric": "CompiledMetric",
         "plan": "CompiledPlan",
         "store": "Store",
