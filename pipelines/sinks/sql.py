@@ -70,6 +70,11 @@ class Database:
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
         try:
             parsed = sql.make_url(url)
+        except (SQLAlchemyError, ValueError):
+            raise AggregationError(
+                "the database cannot be used: its URL must be such as postgresql://host:5432/name"
+            ) from None
+        try:
             self._sqlite = parsed.get_backend_name() == "sqlite"
             file = parsed.database or ":memory:"
             if self._sqlite and (":memory:" in file or parsed.query.get("mode") == "memory"):

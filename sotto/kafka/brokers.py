@@ -86,10 +86,10 @@ class Broker:
     def from_url(cls, url: str) -> tuple[Broker, str]:
         """Return the cluster and the topic of ``kafka://host:port,host:port/topic``, in the clear.
 
-        Raises ParameterError if the URL has no topic, or a name and password.
+        Raises ParameterError if the URL has no topic, or a name, a password or a query.
         """
         servers, _, topic = url.partition("//")[2].partition("/")
-        if not servers or not topic or "@" in servers:
+        if not servers or not topic or "@" in url or "?" in url:
             raise ParameterError(
                 "a topic's URL must be such as kafka://broker:9092/reports-e1-p8; a cluster with "
                 "TLS or names takes a Broker in place of a URL"

@@ -20,6 +20,7 @@ from receiver import NOW, alert, receiving
 from pipelines.alerts.configuration import load_configuration
 from pipelines.alerts.notifiers import NOTIFIERS, base
 from pipelines.alerts.notifiers.base import NotificationError
+from sotto.errors import ParameterError
 
 SECRET = bytes(range(32))
 PATH = "/hook?key=hidden-key"
@@ -128,6 +129,29 @@ def test_keys_that_a_notifier_has_not_are_refused(made):
     notifier = made(9)
     with pytest.raises(ValidationError, match="Extra inputs"):
         type(notifier).model_validate({**notifier.model_dump(), "colour": "red"})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://localhost:hidden-key/",
+        "https://localhost:99999/hidden-key",
+        "https://a..b/hidden-key",
+        "https://localhost/hidden-key\N{LATIN SMALL LETTER E WITH ACUTE}",
+        "https://localhost/hidden key",
+        "https://\N{ACCOUNT OF}:hidden-key@localhost/",
+    ],
+)
+@pytest.mark.parametrize("name", NOTIFIERS)
+def test_a_url_to_which_nothing_can_be_posted_is_refused_at_once_and_not_repeated(
+    name, url, tmp_path
+):
+    """An error while alerts are sent would keep them from the other notifiers too."""
+    file = tmp_path / "alerts.yaml"
+    file.write_text(json.dumps({"notify": {name: CONFIGURED[name](url, tmp_path)}}))
+    with pytest.raises(ParameterError, match="must be such as") as refused:
+        load_configuration(file)
+    assert "hidden" not in str(refused.value)
 
 
 def test_a_webhook_is_signed_as_the_standard_has_it(tmp_path):

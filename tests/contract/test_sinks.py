@@ -232,7 +232,17 @@ def test_a_url_of_no_sink_is_refused(url):
         open_sink(url)
 
 
-@pytest.mark.parametrize("url", ["duckdb:results", "sqlite://", "kafka://fake:9092/reports-e1-p8"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "duckdb:results",
+        "sqlite://",
+        "kafka://fake:9092/reports-e1-p8",
+        "postgresql://me@fake:hidden/results",
+        "postgresql:/me:hidden@fake/results",
+    ],
+)
 def test_a_url_that_its_sink_cannot_use_is_refused(url):
-    with pytest.raises((AggregationError, ParameterError)):
+    with pytest.raises((AggregationError, ParameterError)) as refused:
         open_sink(url)
+    assert "hidden" not in str(refused.value)

@@ -73,12 +73,18 @@ def secret_text(path: Path) -> str:
 
 
 def checked_url(url: str) -> str:
-    """Return a URL to which alerts may be posted; ValueError if it is none."""
-    parts = urlsplit(url)
+    """Return a URL to which alerts may be posted; ValueError, without any of it, if it is none."""
+    expected = "must be such as https://hooks.example/sotto"
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:
+        raise ValueError(expected) from None
     if parts.username is not None or parts.fragment:
         raise ValueError("must have no user, password or fragment")
-    if not parts.hostname or parts.scheme not in ("https", "http"):
-        raise ValueError("must be such as https://hooks.example/sotto")
+    readable = parts.path.isascii() and parts.query.isascii() and len(url.split()) == 1
+    if not host or not readable or parts.scheme not in ("https", "http"):
+        raise ValueError(expected)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         raise ValueError("must begin with https://, but on this machine alone")
     return url
