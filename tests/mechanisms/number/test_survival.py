@@ -112,7 +112,7 @@ def test_a_smaller_critical_value_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_medians_at_epsilon_2_are_as_precise_as_published(shape: str, n: int, half: float) -> None:
-    ends = intervals(rising(shape, n), [2_000_000], 0.5, 60)
+    ends = intervals(rising(shape, n), [2_000_000], 0.5, 120)
     assert np.median(ends[:, 1] - ends[:, 0]) / 2 == pytest.approx(half, rel=0.08)
 
 
