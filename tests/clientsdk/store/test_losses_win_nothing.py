@@ -37,6 +37,8 @@ class Device(RuleBasedStateMachine):
         self.path = Path(self.directory.name) / "device.db"
         self.clock, self.publisher = FakeClock(START), MemoryPublisher()
         self.seed, self.spent, self.copy = 0, 0, None
+        # Whether the ledger adds two histories, one of which may hold a part of the other.
+        self.of_copy, self.added = None, False
         self.open()
 
     def open(self):
@@ -75,6 +77,7 @@ class Device(RuleBasedStateMachine):
 
     @rule()
     def copy_the_file(self):
+        self.of_copy = self.client._store.guard.identity
         self.client.close()
         self.copy = self.path.read_bytes()
         self.open()
@@ -82,6 +85,7 @@ class Device(RuleBasedStateMachine):
     @precondition(lambda self: self.copy is not None)
     @rule(clean=st.booleans())
     def put_the_copy_back(self, clean):
+        self.added |= self.client._store.guard.identity != self.of_copy
         self.stop(clean)
         self.remove("-wal", "-shm")
         self.path.write_bytes(self.copy)
@@ -108,7 +112,11 @@ class Device(RuleBasedStateMachine):
     @invariant()
     def nothing_was_won(self):
         ledger = self.client.ledger()
-        assert ledger.spent <= ledger.reserved <= LIFETIME
+        assert ledger.spent <= ledger.reserved
+        if ledger.reserved > LIFETIME:
+            # More than was spent, never less: nothing is recorded any more.
+            assert self.added
+            assert self.client.record("colour", "a") is not Outcome.ACCEPTED
         # What had left the device is remembered, whatever became of the file.
         assert ledger.reserved >= self.spent
         self.spent = ledger.spent
@@ -119,7 +127,7 @@ class Device(RuleBasedStateMachine):
             totals[periods[name]] = totals.get(periods[name], 0) + cost
         assert all(cost <= PERIOD for cost in totals.values())
         lasting = counted([each for each in sent if each.metric != MODEL], [PLAN])
-        assert sum(lasting.values()) <= ledger.spent
+        assert sum(lasting.values()) <= min(ledger.spent, LIFETIME)
 
     def teardown(self):
         self.client.close()
@@ -141,6 +149,23 @@ def test_a_lost_guard_after_a_constant_value_spends_no_more_than_is_reserved():
     try:
         state.record("model", 1)
         state.lose(("-mark",))
+        state.nothing_was_won()
+    finally:
+        state.teardown()
+
+
+def test_two_histories_are_added_and_fill_the_lifetime():
+    """A new file knows what the lost one had spent, and the copy of that says so once more."""
+    state = Device()
+    try:
+        state.lose(("",))
+        state.copy_the_file()
+        state.lose(("",))
+        state.move_the_clock(-DAY)
+        state.lose(("-mark",))
+        assert state.client.ledger().reserved == LIFETIME
+        state.put_the_copy_back(clean=False)
+        assert state.client.ledger().reserved == LIFETIME + PERIOD
         state.nothing_was_won()
     finally:
         state.teardown()
