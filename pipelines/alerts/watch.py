@@ -122,9 +122,12 @@ class AlertWatch:
                 return
             try:
                 notifier.send(alert, now)
-            except NotificationError as error:
-                self._warn(f"an alert is not delivered: {error}")
-                delivery.failed(now, alert.raised, str(error))
+            except Exception as error:
+                # The text of an error that the contract does not know may hold a secret.
+                known = isinstance(error, NotificationError)
+                problem = str(error) if known else f"{name} raised {type(error).__name__}"
+                self._warn(f"an alert is not delivered: {problem}")
+                delivery.failed(now, alert.raised, problem)
                 failures += 1
                 continue
             delivery.attempts += 1

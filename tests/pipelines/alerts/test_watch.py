@@ -7,7 +7,7 @@ import threading
 from datetime import timedelta
 
 from moving_results import MovingResults
-from receiver import NOW, calling, receiving
+from receiver import NOW, Calling, calling, receiving
 
 from pipelines.alerts.configuration import Configuration, MetricWatched
 from pipelines.alerts.watch import AlertWatch
@@ -75,6 +75,25 @@ def test_one_alert_that_is_refused_does_not_hold_up_the_others(tmp_path):
         assert watch.look().undelivered == 1
     items = [json.loads(body)["data"]["item"] for *_, body in server.received]
     assert items == ["blue", "green", "red"]
+
+
+def test_a_notifier_that_breaks_its_contract_stops_no_other(tmp_path):
+    results = MovingResults(tmp_path)
+    results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
+    sent, warnings = [], []
+
+    def breaks(alert, now):
+        raise ValueError("https://hooks.example/hidden")
+
+    notifiers = {"broken": Calling(function=breaks), **calling(lambda alert, now: sent.append(1))}
+    path = tmp_path / "alerts.json"
+    watch = AlertWatch(
+        results.reader(), Configuration(), path, notifiers, clock=Clock(), warn=warnings.append
+    )
+    assert watch.look().undelivered == 1
+    assert len(sent) == 1
+    assert warnings == ["an alert is not delivered: broken raised ValueError"]
+    assert "hidden" not in path.read_text()
 
 
 def test_a_watch_that_runs_sends_what_comes(tmp_path):
