@@ -64,5 +64,5 @@ def test_limits_are_lowered_and_never_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(house, "LIMITS", tmp_path / "house.txt")
-    house.write({"packages": 90, "tests": 30}, {"packages": 100, "tests": 20})
-    assert house.limits() == {"packages": 90, "tests": 20}
+    house.write({"packages": 910, "tests": 310, "twice": 3}, {"packages": 2000, "tests": 200})
+    assert house.limits() == {"packages": 1000, "tests": 200, "twice": 3}
