@@ -111,7 +111,8 @@ def test_a_broker_that_takes_connections_and_says_nothing_costs_the_timeout_at_m
         publisher = KafkaPublisher(f"127.0.0.1:{port}", TOPIC, timeout=0.5)
         for _ in range(2):
             started = time.monotonic()
-            with pytest.raises(PublishError, match="let us in"):
+            # Which of the two steps takes the time is the machine's affair.
+            with pytest.raises(PublishError, match=r"let us in|has not answered yet"):
                 publisher.publish(0, message(b"x"))
             assert time.monotonic() - started < 0.5 + SLACK
         publisher.close()
