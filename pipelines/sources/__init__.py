@@ -20,6 +20,6 @@ SOURCES: dict[str, Callable[[str], BoundedSource]] = {
 def source_of(log: str | os.PathLike[str] | BoundedSource) -> BoundedSource:
     """Return the source at a URL; a path is an embedded log's, and a source is itself."""
     if isinstance(log, str):
-        make = SOURCES.get(log.partition("://")[0].lower())
+        make = SOURCES.get(log.partition(":")[0].lower())
         return EmbeddedLog(Path(log)) if make is None else make(log)
     return EmbeddedLog(Path(log)) if isinstance(log, os.PathLike) else log

@@ -96,6 +96,11 @@ def test_a_url_stands_for_the_source(served):
     assert source_of(made) is made
 
 
+@pytest.mark.parametrize("url", ["build/log", "file:build/log"])
+def test_a_log_has_the_folder_that_a_publisher_of_the_same_url_writes_to(url):
+    assert source_of(url) == EmbeddedLog(Path("build/log"))
+
+
 def test_what_does_not_exist_is_missing_whatever_the_plans(served):
     with pytest.raises(MissingError):
         served.missing.open(None)
