@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 import sqlalchemy as sql
 
 from pipelines.results.fields import Field, Kind, stored_fields
-from pipelines.results.records import Alarm, Budget, EstimateRecord, Window
+from pipelines.results.records import (
+    Alarm,
+    Budget,
+    EstimateRecord,
+    Health,
+    Rejection,
+    Window,
+)
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -171,3 +178,13 @@ HEALTH = sql.Table(
     ),
     comment="the state of a streaming job, as it reports it",
 )
+
+#: The table that keeps the rows of a record.
+TABLES: Mapping[type, sql.Table] = {
+    Window: WINDOWS,
+    EstimateRecord: ESTIMATES,
+    Alarm: ALARMS,
+    Budget: PERIODS,
+    Rejection: QUARANTINE,
+    Health: HEALTH,
+}

@@ -28,7 +28,7 @@ from pipelines.results.records import (
     Rejection,
     Window,
 )
-from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WINDOWS
+from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, TABLES, WINDOWS
 
 #: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
@@ -250,14 +250,8 @@ _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
         "newest_window": sql.func.max(WINDOWS.c.window_start),
     },
 }
-_TABLES = {
-    Window: WINDOWS,
-    EstimateRecord: ESTIMATES,
-    Alarm: ALARMS,
-    Budget: PERIODS,
-    Rejection: QUARANTINE,
-    MetricRecord: WINDOWS,
-}
+#: Metrics are groups of windows.
+_TABLES = {**TABLES, MetricRecord: WINDOWS}
 
 
 def _columns(record: type, *names: str, **comments: str) -> tuple[Column, ...]:

@@ -8,29 +8,15 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sql
 
 from pipelines.results.documents import Document, HealthDocument
-from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Rejection, Window
 from pipelines.results.tables import (
-    ALARMS,
-    ESTIMATES,
     HEALTH,
     META,
     METADATA,
-    PERIODS,
-    QUARANTINE,
     REVISIONS,
-    WINDOWS,
+    TABLES,
     Row,
 )
 
-#: The tables of the rows of documents, by record.
-_TABLES = {
-    Window: WINDOWS,
-    EstimateRecord: ESTIMATES,
-    Alarm: ALARMS,
-    Budget: PERIODS,
-    Rejection: QUARANTINE,
-    Health: HEALTH,
-}
 #: Keys that one query asks for.
 _QUERIED = 500
 
@@ -64,7 +50,7 @@ def write_documents(connection: sql.Connection, documents: Sequence[Document]) -
         stale, rows = [each.named for each in same], [each.rows() for each in same]
         for record in kind.records:
             new = [row for each in rows for row in each[record]]
-            _replace(connection, _TABLES[record], stale, new, kind.key_names)
+            _replace(connection, TABLES[record], stale, new, kind.key_names)
     for each in documents:
         if isinstance(each, HealthDocument):
             now = {"projected_generation": each.revision, "clock": each.health["clock"]}
