@@ -112,8 +112,7 @@ NO_LAPSES = Lapses()
 
 @frozen
 class FlushResult:
-    """The result of one :meth:`clientsdk.Client.flush`, and the error that stopped it early, if
-    any.
+    """The result of one :meth:`clientsdk.Client.flush`, with the error that stopped it, if any.
 
     ``sent`` counts the reports that the publisher took; ``remaining`` those that are due and still
     here: the same bytes are sent at the next flush.

@@ -1,5 +1,4 @@
-"""The base class of every mechanism: one class, from the value on a device to the estimates of a
-window.
+"""The base class of mechanisms: one class, from a device's value to the estimates of a window.
 
 All that depends on the mechanism is asked of it: no other module decides by its name or type.
 A device loads the class with the standard library alone; what is for many values at once, and
@@ -156,8 +155,7 @@ class Mechanism(ABC):
 
     @property
     def joins(self) -> Sequence[Ints]:
-        """The first strata of the ranges that estimates may tell apart: fewest first, here all
-        joined.
+        """First strata of the ranges that estimates may tell apart: fewest first, here all joined.
 
         Each join is a part of the next one.
         """

@@ -130,8 +130,7 @@ class Sink(ABC):
 
 
 class RejectsSink(Protocol):
-    """A place to which packed rejects go, at least once: one that comes again has the same key or
-    file name.
+    """A place for packed rejects, at least once: one that comes again has the same key or name.
 
     It crosses processes as a :class:`Sink` does.
     """

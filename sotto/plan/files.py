@@ -67,8 +67,9 @@ def write_beside(plan: Path, output: str | Path, data: bytes) -> None:
 
 
 class PlanFileFolder:
-    """The plan files of a folder. A file that cannot be used is left out, with one warning a
-    reason.
+    """The plan files of a folder.
+
+    A file that cannot be used is left out, with one warning a reason.
 
     Raises ParameterError if there is no such folder.
     """
