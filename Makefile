@@ -69,11 +69,11 @@ lint: venv  ## format, lint and types, checked
 	$(BIN)/mypy
 	$(BIN)/python -m tests.house
 
-docs: venv  ## write docs/mechanisms.md and docs/tables.md again from the library
-	$(BIN)/python -m mechanisms.reference > docs/mechanisms.md.new
-	mv docs/mechanisms.md.new docs/mechanisms.md
-	$(BIN)/python -m pipelines.results.reference > docs/tables.md.new
-	mv docs/tables.md.new docs/tables.md
+docs: venv  ## write the pages of docs/reference that are generated again from the library
+	$(BIN)/python -m mechanisms.reference > docs/reference/mechanisms.md.new
+	mv docs/reference/mechanisms.md.new docs/reference/mechanisms.md
+	$(BIN)/python -m pipelines.results.reference > docs/reference/tables.md.new
+	mv docs/reference/tables.md.new docs/reference/tables.md
 
 bench: venv bench-peers  ## measure the figures that the README and docs/ quote
 	$(BIN)/python -m benchmarks
@@ -86,7 +86,7 @@ $(PEERS_STAMP): benchmarks/peers/requirements.lock
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
-serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/small.md)
+serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/start/small.md)
 	@$(BIN)/python -m deploy.serve --plan "$(PLAN)" --data "$(DATA)" $(if $(SITE),--site "$(SITE)")
 
 kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, KAFKA_PORT=9092)
@@ -109,7 +109,7 @@ soak: venv  ## bounded runs, the collector and the pipeline on Flink under fault
 soak-sdk: venv  ## devices killed with -9 at random instants (KILLS=1000)
 	$(BIN)/python -m benchmarks.kills --kills $(KILLS)
 
-compose-up:  ## start all of it in containers (ENGINE=flink, or aggregate; docs/compose.md)
+compose-up:  ## start all of it in containers (ENGINE=flink, or aggregate; docs/operate/compose.md)
 	$(PYTHON) -m deploy.images.passwords
 	docker compose --profile $(ENGINE) up --build --detach
 

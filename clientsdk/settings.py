@@ -378,7 +378,7 @@ _EPSILON = (
 )
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 _TIME = "a number of seconds, at least 0"
-#: By name; ``docs/sdk.md`` has the same table.
+#: By name; ``docs/guides/sdk.md`` has the same table.
 VARIABLES: Mapping[str, Variable] = {
     "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
     "SOTTO_DISABLE": Variable("disabled", _switch, _A_SWITCH, True),

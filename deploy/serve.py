@@ -75,7 +75,8 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
 reports go to  {url}
 results        http://{HOST}:{args.page_port}/ , on this machine
 estimates      sotto estimates --state {args.data / "state"}
-data           {args.data}: sotto backup copies the state, sotto retain cuts the log (docs/small.md)
+data           {args.data}: sotto backup copies the state, sotto retain cuts the log
+               (docs/start/small.md)
 Ctrl-C ends it; what is not counted yet is counted after the next start."""
     return programs, said
 

@@ -1,4 +1,4 @@
-"""``docs/mechanisms.md``: every mechanism of the library, from its docstring and its own figures.
+"""``docs/reference/mechanisms.md``: every mechanism, from its docstring and its own figures.
 
 ``python -m mechanisms.reference`` prints the page.
 """
@@ -116,7 +116,7 @@ what stands above the table; tests hold it against simulation. *Relaxable* mecha
 released again with a larger epsilon, and the whole sequence costs the last one. *Bytes* are those
 of a report. `sotto design` gives the figures for other questions, `sotto audit` attacks the
 certified ones. What published papers claim and no plan can name is in
-[papers](../papers/README.md)."""
+[papers](../../papers/README.md)."""
 
 
 def page() -> str:

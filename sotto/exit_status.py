@@ -1,4 +1,4 @@
-"""The exit statuses of all commands; ``docs/operations.md`` has the same table."""
+"""The exit statuses of all commands; ``docs/operate/operations.md`` has the same table."""
 
 from enum import IntEnum
 

@@ -43,8 +43,8 @@ also behind --, and so another runner is chosen:
   sotto aggregate ... --max-reports 20000000
       larger runs: each is a job, and an engine takes seconds to start one
 
-More is in docs/beam.md; what is in quarantine, and how it is counted after all, in
-docs/operations.md.
+More is in docs/guides/beam.md; what is in quarantine, and how it is counted after all, in
+docs/operate/operations.md.
 
 Results are committed before they are published: where the topic cannot be reached, that is an
 error, and the next run tries again.

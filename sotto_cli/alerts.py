@@ -11,7 +11,7 @@ revised later, and is sent once if the configuration says to whom. The first tim
 older windows are listed and not sent. sotto serve --alerts does the same all the time.
 
 A window is judged when its last level is due, and from its figure's ninth window on (the first
-eight say how much it drifts). docs/alerts.md says more.
+eight say how much it drifts). docs/guides/alerts.md says more.
 
 Exit status: 0 if there is no new alert, 1 if there is one, 3 if an alert could not be delivered
 (the next run tries again), 2 after an error.

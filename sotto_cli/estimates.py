@@ -3,8 +3,8 @@
 An estimate is unbiased where the column 'method' says nothing else, and so may lie below zero or
 above one; its interval covers the truth about the reports counted with 95 % probability. 'shown' is
 the closest value that can be, for charts; 'floor' is the smallest true share that would be noticed.
-'withheld' says why there is no estimate. docs/results.md (In a terminal) explains each column, and
-the warnings under a window.
+'withheld' says why there is no estimate. docs/guides/results.md (In a terminal) explains each
+column, and the warnings under a window.
 
 Figures are of all reports unless --by or --segment says which segments. Reports of the values of
 one segment add up to all reports: never add both.

@@ -1,8 +1,9 @@
 """Write results to files for other tools: Parquet, CSV, Arrow or JSON.
 
 A file has one of the views that the database has for people: times are timestamps in UTC, privacy
-is in epsilon. docs/tables.md says what each column means; Parquet and Arrow files carry it, too.
-All files are of one moment, also while a job goes on; those of an earlier export are replaced.
+is in epsilon. docs/reference/tables.md says what each column means; Parquet and Arrow files carry
+it, too. All files are of one moment, also while a job goes on; those of an earlier export are
+replaced.
 
 examples:
   sotto export --state build/state --out results
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
     options.add_format(parser, *FORMATS)
     add("--out PATH", "the folder, or with --table the file", required=True, type=Path)
-    add("--table NAME", "only this view, such as shares; see docs/tables.md")
+    add("--table NAME", "only this view, such as shares; see docs/reference/tables.md")
 
 
 def run(args: argparse.Namespace) -> int:

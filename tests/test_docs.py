@@ -37,9 +37,14 @@ from sotto.plan.compile import load_plan, parse_plan
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Documents whose commands start processes.
-STARTING = {"README.md", "first-report.md", "plan.md", "results.md"}
+STARTING = {
+    "README.md",
+    "docs/start/first-report.md",
+    "docs/guides/plan.md",
+    "docs/guides/results.md",
+}
 PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "papers" / "README.md"]
 BLOCK = re.compile(
     r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)|(?P<needs>served|counted)) -->\n)?"
@@ -55,6 +60,11 @@ NAMED = re.compile(
 )
 
 
+def _name(page: Path) -> str:
+    """Return a page's place in the tree."""
+    return page.relative_to(ROOT).as_posix()
+
+
 @pytest.fixture
 def background() -> Iterator[list[subprocess.Popen[str]]]:
     """Commands that run until a test ends."""
@@ -68,10 +78,10 @@ def background() -> Iterator[list[subprocess.Popen[str]]]:
 @pytest.mark.parametrize(
     "document",
     [
-        pytest.param(path, marks=pytest.mark.real_randomness) if path.name in STARTING else path
+        pytest.param(path, marks=pytest.mark.real_randomness) if _name(path) in STARTING else path
         for path in DOCUMENTS
     ],
-    ids=lambda path: path.name,
+    ids=_name,
 )
 def test_what_the_document_shows_works(
     document: Path,
@@ -124,7 +134,7 @@ def _show(
             assert set(body.splitlines()) <= {*printed}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_what_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for target in LINK.findall(text):
@@ -144,7 +154,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 
 def test_the_glossary_is_sorted_and_short() -> None:
-    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     entries = re.findall(r"^- \*\*(.+?)\*\*(?: \(.+?\))?: (.+(?:\n  .+)*)", text, re.MULTILINE)
     words = [word for word, _ in entries]
     assert len(words) > 50

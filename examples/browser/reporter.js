@@ -1,12 +1,12 @@
 // Reports of categories under local differential privacy, made and sent by a page.
 //
-// An example of docs/formats.md, not an SDK: it knows one mechanism (generalized randomized
+// An example of docs/spec/formats.md, not an SDK: it knows one mechanism (generalized randomized
 // response, with any number of levels), repeat {once: first}, and no signatures.
 // `plan` is what `python -m examples.browser` makes of a compiled plan: a page pins it.
 "use strict";
 
 const MASK = (1n << 64n) - 1n;
-// Of docs/formats.md, "Public hashes": the domain of shards.
+// Of docs/spec/formats.md, "Public hashes": the domain of shards.
 const SHARD = 0x@SHARD@n;
 // Pseudonyms that commit to a key begin so; these do not.
 const SIGNED = [0xed, 0x25, 0x19];

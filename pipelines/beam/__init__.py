@@ -1,6 +1,6 @@
 """Beam transforms from messages to estimates, what runs them, and the pool of workers of engines.
 
-``docs/beam.md`` has the contract, and examples with sources of one's own.
+``docs/guides/beam.md`` has the contract, and examples with sources of one's own.
 """
 
 from pipelines.beam.decoding import MessageBlock

@@ -17,8 +17,8 @@ from apache_beam.io.restriction_trackers import OffsetRange
 from sotto.errors import FormatError
 from sotto.log.reader import EARLIEST
 
-#: The version of all that is kept. A release that raises it says in docs/flink.md which ones it
-#: reads.
+#: The version of all that is kept. A release that raises it says in
+#: docs/operate/flink.md which ones it reads.
 VERSION = 1
 _PAIR = struct.Struct("<qq")
 

@@ -1,4 +1,4 @@
-"""The transforms of a pipeline, from messages to estimates; ``docs/beam.md`` is their contract.
+"""The transforms of a pipeline, from messages to estimates; contract: ``docs/guides/beam.md``.
 
 ::
 

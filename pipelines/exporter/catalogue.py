@@ -1,4 +1,4 @@
-"""Every metric that is exposed: name, labels and meaning; ``docs/operations.md`` repeats it.
+"""Every exposed metric: name, labels, meaning; ``docs/operate/operations.md`` repeats it.
 
 All have the label ``collector`` besides: whose job it is.
 """

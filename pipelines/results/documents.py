@@ -1,8 +1,8 @@
 """The documents of a topic of estimates: canonical JSON, one key each; the newest revision counts.
 
-Aggregation runs and streaming jobs publish them, sinks read them; ``docs/formats.md`` describes
-every field; their objects have the fields of :mod:`pipelines.results.records`. A document is a
-function of what it is about, so publishing it twice changes nothing: of each job and key, a
+Aggregation runs and streaming jobs publish them, sinks read them; ``docs/spec/formats.md``
+describes every field; their objects have the fields of :mod:`pipelines.results.records`. A document
+is a function of what it is about, so publishing it twice changes nothing: of each job and key, a
 consumer keeps the document with the highest revision.
 
 Only what every database can store is accepted: whoever may write to a topic must not be able to

@@ -2,8 +2,8 @@
 
 A record (:mod:`pipelines.results.records`) is a dataclass whose annotations say all that is to be
 said of a field: ``Annotated[float | None, About("what it means")]``. Tables, views, comments,
-documents, files, the HTTP interface and ``docs/tables.md`` are made of what :func:`fields_of`
-returns, so a field is added in one place.
+documents, files, the HTTP interface and ``docs/reference/tables.md`` are made of what
+:func:`fields_of` returns, so a field is added in one place.
 """
 
 from __future__ import annotations

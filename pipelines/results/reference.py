@@ -1,4 +1,4 @@
-"""``docs/tables.md``: every view and table of a database of results, from their own comments.
+"""``docs/reference/tables.md``: every view and table of results, from their own comments.
 
 ``python -m pipelines.results.reference`` prints the page.
 """
@@ -24,7 +24,8 @@ _HEAD = """\
 # Views and tables of results
 
 Written by `make docs` from the comments that PostgreSQL has in the database, too (`\\d+ shares` in
-psql). SQLite and PostgreSQL have the same views and tables. [results.md](results.md) has queries.
+psql). SQLite and PostgreSQL have the same views and tables. [results.md](../guides/results.md) has
+queries.
 
 """
 _VIEWS = f"""\

@@ -2,7 +2,7 @@
 
 The tables are plain SQL that SQLite and PostgreSQL share; times are milliseconds since the epoch,
 privacy amounts micro-epsilon. Every row is of a collector, so that one database serves several.
-Meanings of tables and columns are comments in PostgreSQL, and in ``docs/tables.md``.
+Meanings of tables and columns are comments in PostgreSQL, and in ``docs/reference/tables.md``.
 """
 
 from __future__ import annotations

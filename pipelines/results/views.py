@@ -1,8 +1,8 @@
 """Views of the results for people: times as timestamps, privacy in epsilon, shares by name.
 
 The columns are a contract: they are fields of :mod:`pipelines.results.records`, where
-``docs/tables.md``, the comments in PostgreSQL and the description of the HTTP interface have them
-from.
+``docs/reference/tables.md``, the comments in PostgreSQL and the description of the HTTP interface
+have them from.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A new sink is a module of this folder with a subclass of :class:`Sink`, and a line in
 :mod:`pipelines.sinks.registry`; ``tests/pipelines/sinks/test_contract.py`` then holds it to what is
-said here. ``docs/extending.md`` has an example.
+said here. ``docs/guides/extending.md`` has an example.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A DuckDB file of results, for analysis: ``duckdb:///FILE``, with four slashes for a full path.
 
-Its tables have the columns of the views of the same names (``docs/tables.md``), and the key of the
-document that a row is from. DuckDB lets one process at a time have a file open, so a sink opens it
-for each write, and waits for others.
+Its tables have the columns of the views of the same names (``docs/reference/tables.md``), and the
+key of the document that a row is from. DuckDB lets one process at a time have a file open, so a
+sink opens it for each write, and waits for others.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def load_document(content: bytes, name: str, known: int) -> Any:
     if found != known:
         raise AggregationError(
             f"{name} has format {found}; this version reads {known}: use the release that wrote it "
-            "(docs/operations.md, Upgrading)"
+            "(docs/operate/operations.md, Upgrading)"
         )
     if dump_document(value) != content:
         raise AggregationError(f"{name} is damaged: its digest does not match its content")

@@ -1,7 +1,7 @@
 """How records lie in a log segment: frames, and a scan that survives whatever it is given.
 
 A segment is a header of 16 bytes and then frames, each 16 bytes of frame header (length of the
-body, CRC-32 of append time and body, append time) and a body (``docs/formats.md``).
+body, CRC-32 of append time and body, append time) and a body (``docs/spec/formats.md``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A partition is a directory of segments named by the position of their first byte; a *position*
 counts the bytes of the partition, segment headers included. Positions only grow, and never mean
-anything else. The format is in ``docs/formats.md`` and :mod:`sotto.log.frames`; reading is
+anything else. The format is in ``docs/spec/formats.md`` and :mod:`sotto.log.frames`; reading is
 :mod:`sotto.log.reader`, whose names are here too.
 """
 

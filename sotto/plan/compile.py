@@ -1,6 +1,6 @@
 """Collection plans: what is collected, how it is hidden, and what that may cost.
 
-A plan is a YAML file (``docs/plan.md``). :func:`load_plan` reads it, makes every choice that
+A plan is a YAML file (``docs/guides/plan.md``). :func:`load_plan` reads it, makes every choice that
 it leaves open, and refuses it unless it can be honoured; :meth:`Plan.compile` returns what
 devices and aggregators read. Needs the extra ``plan``.
 """

@@ -1,10 +1,10 @@
 """The compiled plan: what devices and aggregators read, and how it is named on the wire.
 
-A compiled plan is canonical JSON (``docs/formats.md``): times are integer milliseconds, privacy
-amounts integer micro-epsilon, and every choice that the plan left open has been made. It is read
-with the standard library alone, and refused unless its mechanisms, ladders and ceilings can be
-honoured. The *fingerprint*, which is in every message, covers only what decoding and counting
-need; the *digest* covers all bytes and never leaves a device.
+A compiled plan is canonical JSON (``docs/spec/formats.md``): times are integer milliseconds,
+privacy amounts integer micro-epsilon, and every choice that the plan left open has been made. It is
+read with the standard library alone, and refused unless its mechanisms, ladders and ceilings can be
+honoured. The *fingerprint*, which is in every message, covers only what decoding and counting need;
+the *digest* covers all bytes and never leaves a device.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class CompiledPlan:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the plan as a JSON document (``docs/formats.md``)."""
+        """Return the plan as a JSON document (``docs/spec/formats.md``)."""
         return {
             **written(self, "metrics", "groups", "segments"),
             "format": FORMAT,
@@ -326,7 +326,7 @@ def _segment(document: object) -> tuple[str, tuple[str, ...]]:
 
 
 #: Fields that the fingerprint covers: all that decide which bytes a device sends, and how they are
-#: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
+#: decoded and counted. ``docs/spec/formats.md`` says of each other field why it is left out.
 _PLAN_WIRE = on_wire(CompiledPlan)
 _METRIC_WIRE = on_wire(CompiledMetric, parameters="mechanism") | {"repeat"}
 
@@ -342,7 +342,7 @@ def fingerprint_of(document: Mapping[str, Any]) -> bytes:
 
 
 def canonical(document: Mapping[str, object]) -> bytes:
-    """Return a JSON document as canonical bytes (``docs/formats.md``)."""
+    """Return a JSON document as canonical bytes (``docs/spec/formats.md``)."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8")
 

@@ -1,4 +1,4 @@
-"""The integers of a plan's samplers, for clients that do not compute them: ``docs/protocol.md``.
+"""A plan's sampler integers, for clients that do not compute them (``docs/spec/protocol.md``).
 
 A device compares random words with integers that follow from the plan. To compute them takes
 exponentials of 60 digits and exact fractions. A client in another language may read them instead,

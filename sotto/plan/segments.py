@@ -4,7 +4,7 @@ Each attribute has a few values. The last one stands for everything that is not 
 value is refused: ``other`` of a segment, and of an experiment ``none``, for devices outside, where
 there are any. A *cell* is one combination of values. Its number is in the header of every message,
 in the clear: it is public, and must never be derived from a value that is protected
-(``docs/privacy.md``). Needs the standard library alone.
+(``docs/start/privacy.md``). Needs the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report format: what a device sends, byte for byte (``docs/formats.md``).
+"""The report format: what a device sends, byte for byte (``docs/spec/formats.md``).
 
 A *message* carries one plan fingerprint and one shard. It is a header followed by *groups*, a group
 being one metric and a count of *rows*, a row one report: level, pseudonym, chain id, truncated

@@ -46,7 +46,7 @@ class Meaning(NamedTuple):
     """The meaning of a reason."""
 
     text: str
-    #: The field of a message (``docs/formats.md``) at which it is seen; empty for whole messages.
+    #: The field of a message (``docs/spec/formats.md``) that shows it; empty for whole messages.
     field: str
 
 

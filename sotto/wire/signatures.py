@@ -4,7 +4,7 @@ Under a plan with ``authentication: required`` a device has a key pair in each b
 its pseudonym is a hash of the public key. Every message carries the public key and one signature,
 so that only its device can add a report to a pseudonym. A signed pseudonym begins with
 :data:`SIGNED_TAG` and no other does: from a row alone one sees whether it needs a signature
-(``docs/formats.md``). Needs the extra ``signatures``, imported at first use.
+(``docs/spec/formats.md``). Needs the extra ``signatures``, imported at first use.
 
 References
 ----------

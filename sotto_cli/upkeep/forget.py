@@ -5,8 +5,9 @@ budget periods that are open is taken back, as if it had never reported: from th
 the results, and the bytes in quarantine. Later reports of it are rejected as 'forgotten'.
 
 It stays in sums of closed budget periods, in the log or topics until they remove by age, in backups
-(sotto restore forgets it again) and in a streaming job's checkpoints: docs/operations.md says for
-how long. Read pseudonyms from a file or a pipe: command lines are seen by others on the machine.
+(sotto restore forgets it again) and in a streaming job's checkpoints: docs/operate/operations.md
+says for how long. Read pseudonyms from a file or a pipe: command lines are seen by others on the
+machine.
 
 examples:
   sotto forget --state build/state --dry-run --file request.txt

@@ -2,8 +2,8 @@
 
 First come reports by reason; then each entry, newest first: its place in quarantine, when the log
 took it, the reason, the field of the message at which it is seen and that field's offset in bytes
-(docs/formats.md), what came and what was expected, the plan, the metric and the pseudonym's first
-digits. A device's pseudonyms and payloads are in the bytes: --full writes them out.
+(docs/spec/formats.md), what came and what was expected, the plan, the metric and the pseudonym's
+first digits. A device's pseudonyms and payloads are in the bytes: --full writes them out.
 
 'a requeue' says what sotto requeue would do: 'taken again' with the plans there are, 'needs the
 plan', which --plan or sotto aggregate --plan gives, 'waits for its time', or 'rejected again'.

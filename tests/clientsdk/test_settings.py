@@ -87,7 +87,7 @@ def _nothing_goes_on():
 
 def test_every_variable_is_tried_here_and_documented():
     assert GOOD.keys() == BAD.keys() == VARIABLES.keys()
-    table = (ROOT / "docs/sdk.md").read_text("utf-8")
+    table = (ROOT / "docs/guides/sdk.md").read_text("utf-8")
     assert set(re.findall(r"(?:^\| |, or )`(SOTTO_\w+)`", table, re.MULTILINE)) == VARIABLES.keys()
 
 

@@ -241,7 +241,7 @@ def test_a_withdrawal_erases_keys(path):
 
 
 def test_the_file_has_no_key_but_those_of_chains_and_of_its_period(path):
-    """What a thief can sign for: see docs/privacy.md."""
+    """What a thief can sign for: see docs/start/privacy.md."""
     client = device(state=path)
     messages = []
     for week in range(3):

@@ -1,4 +1,4 @@
-"""Checks the SDK against the vectors of ``docs/protocol.md``: ``python -m tests.conformance``.
+"""Checks the SDK against the vectors of ``docs/spec/protocol.md``: ``python -m tests.conformance``.
 
 Prints a line for each file. The exit status is 1 if a vector fails.
 """
@@ -55,7 +55,7 @@ PARTS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance",
-        description="Check the SDK against the vectors of docs/protocol.md.",
+        description="Check the SDK against the vectors of docs/spec/protocol.md.",
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="such as draws.json; all, if none")
     parser.add_argument("--write", action="store_true", help="write the files anew from the SDK")

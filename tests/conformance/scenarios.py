@@ -1,7 +1,7 @@
 """Sequences of calls of one device, and what holds after each: run against the SDK.
 
 A step is one call, at a time of the device's clock, with the random bits that it draws; it says
-what the call returns, what is sent, and what the ledger says afterwards. ``docs/protocol.md``
+what the call returns, what is sent, and what the ledger says afterwards. ``docs/spec/protocol.md``
 describes the steps.
 """
 

@@ -210,7 +210,7 @@ def test_no_secret_is_in_the_file() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_ports_are_this_machine_s_alone_and_are_documented(profile: str) -> None:
-    document = (ROOT / "docs" / "compose.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "operate" / "compose.md").read_text(encoding="utf-8")
     published = [
         (name, port)
         for name, service in of_profile(profile).items()

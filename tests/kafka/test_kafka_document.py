@@ -1,4 +1,4 @@
-"""What ``docs/kafka.md`` tells to type works with a real broker."""
+"""What ``docs/operate/kafka.md`` tells to type works with a real broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 
-DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "kafka.md").read_text("utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "operate" / "kafka.md").read_text("utf-8")
 
 
 def test_its_commands_about_topics_work(local, secured, tmp_path, monkeypatch, capsys):

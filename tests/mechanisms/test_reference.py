@@ -1,4 +1,4 @@
-"""``docs/mechanisms.md`` is what the library says of itself, and nothing is left out."""
+"""``docs/reference/mechanisms.md`` is what the library says of itself, and nothing is left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from mechanisms.reference import EXAMPLES, GROUPS, documented, page, sections, source
 from mechanisms.registry import REGISTRY
 
-PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mechanisms.md"
 SHIPPED = [each for group in GROUPS for each in documented(group.folder)]
 
 

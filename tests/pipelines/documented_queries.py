@@ -1,4 +1,4 @@
-"""The queries of docs/results.md, and their rows in a form in which engines can be compared."""
+"""The queries of docs/guides/results.md, and their rows in a form that engines share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "results.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "results.md"
 #: Devices of the small job on which they are run.
 DEVICES = 150
 

@@ -264,7 +264,7 @@ def test_help_teaches(capsys, arguments, monkeypatch):
 
 
 def test_every_exit_status_is_in_the_documentation():
-    page = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Exit statuses")[2]
+    page = (ROOT / "docs/operate/operations.md").read_text("utf-8").partition("## Exit statuses")[2]
     listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
     assert [int(each) for each in listed] == list(ExitStatus)
 

@@ -191,7 +191,7 @@ def test_slots_of_other_sizes_are_independent():
 
 
 def test_a_slot_is_that_of_its_definition():
-    """Another implementation must come to the same; `docs/formats.md` says how."""
+    """Another implementation must come to the same; `docs/spec/formats.md` says how."""
     assert [slot(bytes(range(32)), 13, cycle) for cycle in (-1, 0, 1, 2)] == [2, 11, 8, 12]
 
 

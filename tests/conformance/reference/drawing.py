@@ -1,4 +1,4 @@
-"""A small interpreter of drawing; written from ``docs/protocol.md`` alone.
+"""A small interpreter of drawing; written from ``docs/spec/protocol.md`` alone.
 
 Given a metric of a compiled plan, its entry in the sampler's document, a value and random bits, it
 returns the payloads of all levels. It imports nothing of the library, so that what the page says is

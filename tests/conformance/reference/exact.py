@@ -1,4 +1,4 @@
-"""Exponentials and losses, in exact fractions; written from ``docs/protocol.md`` alone."""
+"""Exponentials and losses, in exact fractions; written from ``docs/spec/protocol.md`` alone."""
 
 from __future__ import annotations
 

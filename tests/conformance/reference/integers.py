@@ -1,4 +1,4 @@
-"""The integers of a metric's sampler; written from ``docs/protocol.md`` alone.
+"""The integers of a metric's sampler; written from ``docs/spec/protocol.md`` alone.
 
 Nothing here imports the library. What a mechanism's integers are is said on that page, in the
 section of the same name; ``split_bits`` and the mechanisms with windows are left to the document

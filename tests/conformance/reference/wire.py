@@ -1,4 +1,4 @@
-"""Hashes, identities and bytes; written from ``docs/protocol.md`` and ``docs/formats.md`` alone."""
+"""Hashes, identities and bytes; written from the pages of ``docs/spec`` alone."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def test_a_job_has_a_name(tmp_path):
         p | create([]) | AggregateReports(FixedPlans.of(small_plans()))
 
 
-#: Written from docs/beam.md alone. The source is a table of SQLite.
+#: Written from docs/guides/beam.md alone. The source is a table of SQLite.
 OUTSIDE = """
 import sqlite3, sys
 import apache_beam as beam

@@ -143,7 +143,7 @@ def test_labels_come_from_plans_alone(job):
 
 
 def test_the_documents_list_what_is_exposed(job, tmp_path):
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "operate" / "operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(sotto_\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)
     documented = [
         (name, kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)

@@ -71,8 +71,8 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist():
 
 
 def test_every_alert_has_a_runbook_and_names_it():
-    """Whoever adds an alert writes its section in docs/runbooks.md, with these four parts."""
-    text = (DEPLOY.parent / "docs" / "runbooks.md").read_text(encoding="utf-8")
+    """An alert has a section in docs/operate/runbooks.md, with these four parts."""
+    text = (DEPLOY.parent / "docs" / "operate" / "runbooks.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert set(sections) == set(alerts())
     for name, section in sections.items():
@@ -84,7 +84,7 @@ def test_every_alert_has_a_runbook_and_names_it():
     assert {each for each in Problem if f"`{each}`" not in sections["SottoRunFailed"]} == set()
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
         for rule in group["rules"]:
-            anchor = f"docs/runbooks.md#{rule['alert'].lower()}"
+            anchor = f"docs/operate/runbooks.md#{rule['alert'].lower()}"
             assert rule["annotations"]["runbook_url"].endswith(anchor)
             assert rule["annotations"]["summary"]
 

@@ -1,4 +1,4 @@
-"""The queries of docs/results.md, in SQLite and by DuckDB from exported files; the notebook."""
+"""The queries of docs/guides/results.md, in SQLite and by DuckDB from files; the notebook."""
 
 from __future__ import annotations
 

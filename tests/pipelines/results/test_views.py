@@ -14,7 +14,7 @@ from pipelines.results.tables import METADATA, SINK_METADATA
 from pipelines.results.views import VIEWS
 from pipelines.sinks.sql import Results, SqlSink
 
-PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tables.md"
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def test_what_decides_about_bytes_is_in_the_fingerprint(key):
 
 
 def hashed(document):
-    """The fingerprint as ``docs/formats.md`` describes it."""
+    """The fingerprint as ``docs/spec/formats.md`` describes it."""
     covered = {key: value for key, value in document.items() if key in INSIDE}
     covered["metrics"] = [
         {key: value for key, value in metric.items() if key in METRIC_INSIDE}
