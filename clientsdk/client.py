@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
 from clientsdk import diagnostics, disabled
-from clientsdk.clock import EARLIEST, if_known, plausible
 from clientsdk.diagnostics import drop_locals
 from clientsdk.lifecycle import Unshared, no_fork
 from clientsdk.outcomes import CLOSED, Consent, FlushResult, Outcome
@@ -25,7 +24,7 @@ from clientsdk.settings import (
     warn_that_it_forgets,
 )
 from clientsdk.stats import OutcomeTally, Stats
-from sotto.clocks import now_ms
+from sotto.clocks import EARLIEST, if_known, now_ms, plausible
 from sotto.errors import (
     SottoError,
     StoreError,

@@ -9,7 +9,6 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics
-from clientsdk.clock import if_known
 from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Consent
@@ -20,6 +19,7 @@ from clientsdk.store.plans import made_once
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
+from sotto.clocks import if_known
 from sotto.errors import ParameterError, PlanError, SottoError, StoreError, did_you_mean, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 

@@ -11,7 +11,6 @@ from sqlite3 import Connection
 from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.outcomes import Consent, Outcome, Refusal
-from clientsdk.settings import BEGINNING
 from clientsdk.store import claims, permanent, reservoirs
 from clientsdk.store.accounts import tally_name
 from clientsdk.store.database import READ
@@ -20,6 +19,7 @@ from clientsdk.store.plans import made_once
 from clientsdk.store.store import Store
 from mechanisms.frozen import frozen, replace
 from mechanisms.randomness import Source
+from sotto.clocks import BEGINNING
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 TYPE_CHECKING = False

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from clientsdk import ledger
+from clientsdk.ledger import epsilon
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
@@ -20,8 +21,8 @@ from clientsdk.store import rollback_guard, schema
 from clientsdk.store.database import READ
 from clientsdk.store.plans import stored_plan
 from clientsdk.store.store import Store
-from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
+from sotto.clocks import minute
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.plan.segments import cell_label

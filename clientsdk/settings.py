@@ -57,8 +57,6 @@ GivenCeilings: TypeAlias = tuple[float, float] | Ceilings
 LEAST_CEILING, MOST_CEILING = 1_000, 100_000_000_000
 #: Pages of the smallest file that holds a ledger and something to send, in bytes.
 SMALLEST_QUOTA = 1 << 17
-#: The time of a clock that cannot be right: earlier than any, in milliseconds since the epoch.
-BEGINNING = -(1 << 62)
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),

@@ -9,6 +9,10 @@ from sotto.errors import PublishError
 
 #: By how much, in ms, the wall clock may be set while a process runs, and how long a log may rest.
 LEAP, REST = 600_000, 366 * 86_400_000
+#: The years 2020 and 2100, in milliseconds since the epoch: no clock that is right is outside.
+EARLIEST, LATEST = 1_577_836_800_000, 4_102_444_800_000
+#: The time of a device's clock that cannot be right: earlier than any, in ms since the epoch.
+BEGINNING = -(1 << 62)
 #: Goes on while the machine sleeps; that of macOS does so under the other name.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
@@ -22,6 +26,54 @@ def steady_ms() -> int:
     """Return the time of a clock that nobody sets, in milliseconds."""
     ns = time.monotonic_ns() if _STEADY is None else time.clock_gettime_ns(_STEADY)
     return ns // 1_000_000
+
+
+def plausible(clock: Callable[[], int], earliest: int = EARLIEST) -> Callable[[], int]:
+    """Return a clock that says :data:`BEGINNING` where the one given cannot be right.
+
+    Such a reading moves nothing on: nothing is recorded, sent or erased by it. One that could be
+    right, and is not, is taken back as soon as the clock is
+    (:meth:`clientsdk.store.store.Store.follow`).
+    """
+
+    def now() -> int:
+        time = int(clock())
+        return time if earliest <= time < LATEST else BEGINNING
+
+    return now
+
+
+def if_known(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return a clock that says :data:`BEGINNING` where the one given, which is an app's, raises."""
+
+    def now() -> int:
+        try:
+            return clock()
+        except Exception:
+            return BEGINNING
+
+    return now
+
+
+def day(time: int) -> str:
+    """Return the day of a time in milliseconds since the epoch, in UTC."""
+    return _written(time, "%Y-%m-%d")
+
+
+def minute(time: int) -> str:
+    """Return the minute of a time in milliseconds since the epoch, in UTC."""
+    return _written(time, "%Y-%m-%d %H:%M")
+
+
+def _written(time: int, form: str) -> str:
+    # Imported by whoever shows a time: an app that shows none starts sooner.
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        # A device whose clock is broken may be anywhere in time.
+        return f"{time} ms"
 
 
 class CheckedClock:

@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clientsdk.wording import day, minute
+from sotto.clocks import day, minute
 from sotto.columns import columns, exact
 from sotto.errors import ParameterError
 from sotto_cli.options import add

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clientsdk.clock import if_known
 from clientsdk.consent import ConsentKeeper, warn_if_nothing_fits
 from clientsdk.disabled import plan_if_honoured
 from clientsdk.item_counter import ItemCounter
@@ -11,6 +10,7 @@ from clientsdk.sending.outgoing import Outgoing
 from clientsdk.store.recovery import open_store
 from clientsdk.store.store import Store
 from mechanisms.frozen import frozen, replace
+from sotto.clocks import if_known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from time import monotonic
 
 from clientsdk.outcomes import Consent, Outcome, Refusal
-from clientsdk.settings import BEGINNING, Quota, lowered
+from clientsdk.settings import Quota, lowered
 from clientsdk.store import (
     accounts,
     arms,
@@ -45,6 +45,7 @@ from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, Rollb
 from clientsdk.store.schema import NEVER
 from mechanisms.frozen import replace
 from mechanisms.randomness import Source
+from sotto.clocks import BEGINNING
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from clientsdk import Client
-from clientsdk.settings import BEGINNING
 from mechanisms.randomness import Source, SystemSource
+from sotto.clocks import BEGINNING
 
 
 class Device(Client):

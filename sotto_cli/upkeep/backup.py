@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clientsdk.wording import minute
+from sotto.clocks import minute
 from sotto_cli import options
 
 if TYPE_CHECKING:

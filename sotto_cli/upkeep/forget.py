@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clientsdk.wording import day
+from sotto.clocks import day
 from sotto.columns import table
 from sotto.errors import ParameterError
 from sotto_cli import options

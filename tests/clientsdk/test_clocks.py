@@ -20,9 +20,9 @@ from device_plans import (
 )
 
 from clientsdk import Outcome
-from clientsdk.clock import EARLIEST, LATEST
 from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
+from sotto.clocks import EARLIEST, LATEST
 from sotto.plan.compiled import Ceilings
 
 YEAR = 52 * WEEK
