@@ -65,6 +65,8 @@ _LISTED = frozenset({"category", "ordinal", "top_item"})
 _CLIPPED = frozenset({"number", "ordinal", "vector"})
 #: Types that have a symbol for a missing value whatever the mechanism.
 _WITH_MISSING = frozenset({"category", "boolean", "string", "number"})
+#: The name of an instrument, as OpenTelemetry's specification has it.
+_INSTRUMENT = r"[A-Za-z][A-Za-z0-9_.\-/]{0,254}"
 NAME_RULE = "letters, digits, '_', '.' and '-', at most 128, a letter or digit first"
 
 
@@ -108,7 +110,33 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
         )
     if metric.data_type is not None and metric.data_type not in DATA_TYPES:
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
-    return problems + _type_problems(metric)
+    return problems + _otel_problems(metric) + _type_problems(metric)
+
+
+def _otel_problems(metric: CompiledMetric) -> list[str]:
+    """Return what is wrong with the instrument that feeds a metric."""
+    source = metric.otel
+    if source is None:
+        return []
+    problems = []
+    if not re.fullmatch(_INSTRUMENT, source.instrument):
+        problems.append(
+            f": otel: instrument {source.instrument!r} must be the name of an instrument: letters, "
+            "digits, '_', '.', '-' and '/', at most 255, a letter first"
+        )
+    numeric = metric.type in ("number", "ordinal") and metric.domain is None
+    if not numeric and metric.type != "category":
+        problems.append(
+            ": otel feeds a number, an ordinal with a range or a category, "
+            f"not {_named(metric.type)}"
+        )
+    elif numeric and source.attribute is not None:
+        problems.append(
+            f": otel: {_named(metric.type)} is the measured amount: leave out attribute"
+        )
+    elif not numeric and not (source.attribute and are_words(source.attribute)):
+        problems.append(": otel: a category needs the attribute whose value it is, on one line")
+    return problems
 
 
 def words_problems(**texts: str | None) -> list[str]:

@@ -74,6 +74,13 @@ class RepeatFile(_Model):
         return 1 if self.every is None else self.every
 
 
+class OtelFile(_Model):
+    """The instrument of OpenTelemetry that feeds a metric, and the attribute with its value."""
+
+    instrument: StrictStr
+    attribute: StrictStr | None = None
+
+
 class Named(NamedTuple):
     """A mechanism, and those of its parameters that are written."""
 
@@ -171,6 +178,7 @@ class MetricFile(_Model):
     purpose: Words | None = None
     data_type: StrictStr | None = None
     group: StrictStr | None = None
+    otel: OtelFile | None = None
 
     @field_validator("mechanism", mode="before")
     @classmethod
@@ -193,7 +201,8 @@ class MetricFile(_Model):
     def details(self) -> dict[str, object]:
         """Those of its fields that the compiled plan has, too; None for an absent one."""
         shared = set(names_of(CompiledMetric))
-        return {name: each for name, each in self if name in shared}
+        said = {name: each for name, each in self if name in shared}
+        return {**said, "otel": self.otel and self.otel.model_dump(exclude_none=True)}
 
 
 class BooleanFile(MetricFile):
@@ -434,6 +443,7 @@ _SHAPES = {
     "repeat": "{once: first} or {every: 3}",
     "ladder": "[{epsilon: 0.5}, {epsilon: 1, after: 1d}]",
     "metrics": "{theme: {type: category, ...}}",
+    "otel": "{instrument: http.client.request.duration}",
 }
 _SHAPELESS = ("tuple_type", "model_type", "model_attributes_type", "dict_type")
 
@@ -477,6 +487,7 @@ def _keys(place: tuple[str | int, ...]) -> list[str]:
         "ceilings": CeilingsFile,
         "experiment": ExperimentFile,
         "ladder": LevelFile,
+        "otel": OtelFile,
         "repeat": RepeatFile,
     }
     for kind in get_args(_AnyMetric):

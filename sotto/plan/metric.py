@@ -36,8 +36,9 @@ Symbol: TypeAlias = int | bytes | float | tuple[float, ...] | None
 
 #: The types of metrics.
 TYPES = ("category", "boolean", "string", "number", "ordinal", "survey", "vector", "top_item")
-#: Fields that say in words, to people, what a metric is, and by what consent it is collected.
-WORDS = ("description", "purpose", "data_type", "group")
+#: Fields that say in words, to people, what a metric is, by what consent it is collected, and which
+#: instrument of the app feeds it.
+WORDS = ("description", "purpose", "data_type", "group", "otel")
 #: Stands for a missing string, as a candidate like any other.
 MISSING_STRING = "\0"
 #: Python types that each type of metric expects; an ordinal has those of its domain or range.
@@ -67,6 +68,15 @@ class Level:
 
     epsilon: int
     after: int
+
+
+@frozen
+class OtelSource:
+    """The instrument of OpenTelemetry that feeds a metric (:mod:`clientsdk.otel`)."""
+
+    instrument: str
+    #: The attribute of its measurements that holds the value of a category.
+    attribute: str | None = None
 
 
 @frozen
@@ -118,6 +128,7 @@ class CompiledMetric:
     #: The largest share, on average, of a string metric's significant candidates that nobody has;
     #: None where that is a 5 % chance of any such name.
     false_discovery_rate: float | None = None
+    otel: OtelSource | None = None
 
     @classmethod
     def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
@@ -141,6 +152,7 @@ class CompiledMetric:
         if limits is not None and len(limits) != 2:
             raise PlanError(f"{where}: range must be two numbers, low and high")
         mechanism = fields.take("mechanism", dict)
+        otel = fields.take("otel", dict, None)
         return fields.record(
             cls,
             index=index,
@@ -150,6 +162,7 @@ class CompiledMetric:
             limit=repeat.take("limit", int),
             ladder=ladder,
             horizon=(sent[-1].after if sent else 0) + lateness,
+            otel=None if otel is None else Fields(otel, f"{where}, otel").record(OtelSource),
         )
 
     def document(self) -> dict[str, object]:

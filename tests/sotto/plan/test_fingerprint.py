@@ -26,6 +26,7 @@ METRIC_OUTSIDE = {
     "description": "What it looks like",
     "purpose": "To know",
     "data_type": "crash",
+    "otel": {"instrument": "ui.painted", "attribute": "shade"},
 }
 #: All others but the format, and other values.
 INSIDE = {
@@ -66,6 +67,7 @@ def rich():
         "description": "Its colour",
         "purpose": "We paint",
         "data_type": "other",
+        "otel": {"instrument": "ui.painted", "attribute": "colour"},
     }
     document["metrics"].append(
         metric_document(
@@ -155,6 +157,7 @@ def test_versions_that_differ_in_texts_or_groups_are_counted_together():
     document["version"] = 2
     document["groups"] = {"all": "All", "some": "Some"}
     document["metrics"][0] |= {"description": "Another", "group": "some", "data_type": "crash"}
+    document["metrics"][0]["otel"] = {"instrument": "ui.drawn", "attribute": "colour"}
     del document["metrics"][0]["purpose"]
     first, second = (CompiledPlan.from_json(canonical(each)) for each in (rich(), document))
     assert first.fingerprint != second.fingerprint
