@@ -138,6 +138,22 @@ class Scored:
         return self.low + (self.high - self.low) * float(self.counts @ self.values) / self.reports
 
 
+def at_ends(values: Floats, reports: float, mean: float) -> Floats:
+    """Return counts of the lowest and the highest score alone whose number and average are given.
+
+    The logarithm of 1 + lz is concave. So the mixture of these counts is at most that of any others
+    with the same average, and intervals made of them cover as much. With two scores they are
+    the counts; with more the interval is wider.
+
+    >>> at_ends(np.array([-0.5, 1.5]), 100, 0.25)
+    array([62.5, 37.5])
+    """
+    counts, low, high = np.zeros(len(values)), int(values.argmin()), int(values.argmax())
+    part = (mean - values[low]) / (values[high] - values[low])
+    counts[low], counts[high] = reports * (1 - part), reports * part
+    return counts
+
+
 class Difference(NamedTuple):
     """How much more an arm has than the first one, in the unit of the scores.
 

@@ -1,7 +1,8 @@
 """How many users an experiment takes: to tell two shares, or two means, of its arms apart.
 
-Looking once, at the planned end, takes the fewest. The intervals of
-:mod:`mechanisms.experiments`, which may be looked at every day, take more.
+Looking once, at the end, takes the fewest; looking a few times that are planned
+(:mod:`mechanisms.looks`) hardly more. The intervals of :mod:`mechanisms.experiments`, which may be
+looked at every day, take far more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.estimate import two_sided
 from mechanisms.experiments import Scored, Scores, answer_scores, difference
+from mechanisms.looks import drift_of
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class Effect:
     error: float = 0.05
     #: At least 2: each of the others is compared with the first one.
     arms: int = 2
+    #: Looks until a planned end, evenly spaced.
+    looks: int = 5
 
     def __post_init__(self) -> None:
         if not self.arms >= 2:
@@ -64,12 +68,10 @@ class ArmUsers:
     level: int | None
     #: Micro-epsilon; None without randomization.
     certified: int | None
-    #: Looking once, at the end: with the variance of the first arm in both, and with their own.
+    #: Looking once, at the end; at the looks until a planned end; and always. By then, at the
+    #: latest, a difference is found with the power.
     once: int
-    once_own: int
-    #: Looking always: until the interval excludes zero in half of the experiments, and with the
-    #: power, at the latest.
-    half: int
+    planned: int
     always: int
 
 
@@ -77,8 +79,9 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
     """Return how many users an arm takes: without randomization, and at each level sent.
 
     Looking once, with n reports an arm and standard scores z: ``n = (z(1 - error/2) + z(power))^2
-    (v0 + v1) / (m1 - m0)^2``; v is the variance of a report's score in an arm of mean m, for a
-    share ``m (1 - m)`` and the noise; ``once`` takes v0 for both. Looking always, n is the least
+    2 v / (m1 - m0)^2``; v is the variance of a report's score in the first arm, of mean m0, for a
+    share ``m0 (1 - m0)`` and the noise. With planned looks the sum of scores z is the drift that
+    they find (:func:`mechanisms.looks.drift_of`). Looking always, n is the least
     with which the interval of the expected counts stays so far from zero as chance moves the
     estimate with the probability 1 - power. It may well exclude zero before. A user counts with one
     report in the window, if he has that many. Raises ParameterError if the mechanism's estimate
@@ -93,7 +96,9 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
     """
     first, arm = (_within(question, each) for each in (effect.first, effect.arm))
     raw: Scores = answer_scores((1.0, 0.0))
-    found = [_users(question, None, raw, first, arm, effect)]
+    reach = two_sided(1 - effect.one_error) + NormalDist().inv_cdf(effect.power)
+    reaches = reach, drift_of(effect.power, effect.looks, effect.one_error)
+    found = [_users(question, None, raw, first, arm, effect, reaches)]
     for level in range(question.sent):
         scores = question.mechanism.scores(level)
         if scores is None:
@@ -101,7 +106,7 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
                 f"arms are not compared by {question.spec['name']}: its main estimate is no "
                 "average over reports (nor is a mean of numbers that can be missing)"
             )
-        found.append(_users(question, level, scores, first, arm, effect))
+        found.append(_users(question, level, scores, first, arm, effect, reaches))
     return tuple(found)
 
 
@@ -115,34 +120,34 @@ def _within(question: Question, value: float) -> float:
 
 
 def _users(
-    question: Question, level: int | None, scores: Scores, first: float, arm: float, effect: Effect
+    question: Question,
+    level: int | None,
+    scores: Scores,
+    first: float,
+    arm: float,
+    effect: Effect,
+    reaches: tuple[float, float],
 ) -> ArmUsers:
-    chance = NormalDist().inv_cdf(effect.power)
-    reach = two_sided(1 - effect.one_error) + chance
+    """Return a row; ``reaches``: differences, in standard errors, found by one look, and by all."""
     # A user with several reports counts with one: all of them say the same of him.
     per_user = min(question.per_user, 1.0)
-    own, others = scores.variance(first), scores.variance(arm)
+    variances = scores.variance(first), scores.variance(arm)
+    chance = NormalDist().inv_cdf(effect.power)
 
-    def once(variance: float) -> int:
-        return ceil(reach**2 * variance / (arm - first) ** 2 / per_user)
+    def apart(reports: int) -> bool:
+        error = sqrt(sum(variances) / reports)
+        return _apart(question, scores, first, arm, reports, effect) >= chance * error
 
-    def always(errors: float) -> int:
-        def apart(reports: int) -> bool:
-            return _apart(question, scores, first, arm, reports, effect) >= errors * sqrt(
-                (own + others) / reports
-            )
-
-        if not apart(MAX_USERS):
-            raise ParameterError(f"{MAX_USERS:g} users an arm cannot tell the arms apart")
-        return ceil((1 + bisect_left(range(1, MAX_USERS), True, key=apart)) / per_user)
-
+    if not apart(MAX_USERS):
+        raise ParameterError(f"{MAX_USERS:g} users an arm cannot tell the arms apart")
+    reports = [
+        *(reach**2 * 2 * variances[0] / (arm - first) ** 2 for reach in reaches),
+        1 + bisect_left(range(1, MAX_USERS), True, key=apart),
+    ]
     return ArmUsers(
         None if level is None else level + 1,
         None if level is None else question.mechanism.certified(level),
-        once(2 * own),
-        once(own + others),
-        always(0.0),
-        always(chance),
+        *(ceil(each / per_user) for each in reports),
     )
 
 

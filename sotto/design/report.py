@@ -171,7 +171,6 @@ def _arm_lines(found: Design, effect: Effect) -> list[str]:
         f"Users an arm to tell {others} of {effect.arm:g} from the first of {effect.first:g}; "
         f"power {100 * effect.power:g} %, error {100 * effect.error:g} %:"
     )
-    own = found.arms[-1].once_own
     return [
         *wrap(text, _WIDTH),
         *columns(
@@ -182,17 +181,16 @@ def _arm_lines(found: Design, effect: Effect) -> list[str]:
                     "not randomized" if row.certified is None else epsilon(row.certified)
                 ),
                 "looking once": lambda row: f"{row.once:,}",
-                "every day, half by": lambda row: f"{row.half:,}",
-                f"{100 * effect.power:g} % by": lambda row: f"{row.always:,}",
+                f"{effect.looks} planned looks": lambda row: f"{row.planned:,}",
+                "every day": lambda row: f"{row.always:,}",
             },
         ),
         "",
         *wrap(
-            "'Looking once', at the end, takes the first arm's variance for both; with each arm's "
-            f"own it is {own:,} at the last level. 'Every day' is by intervals that hold at all "
-            "looks together: by then they exclude zero in half of the experiments, and with the "
-            "power, or before. They count the last level alone; a level above it is shown as if it "
-            "were the last. A user counts with one report, and only if he takes part.",
+            "Each is the most that it takes. 'Planned looks' are evenly spaced until a planned "
+            "end. 'Every day' is by intervals that hold at all looks together. They count the last "
+            "level alone; a level above it is shown as if it were the last. A user counts with one "
+            "report, and only if he takes part.",
             _WIDTH,
         ),
     ]

@@ -8,10 +8,11 @@ import math
 import numpy as np
 import pytest
 from agreed_plans import PLAN_YAML
-from statistical import check_binomial
+from statistical import check_at_least, check_binomial
 
 import sotto_cli
 from mechanisms.experiments import evidence
+from mechanisms.looks import boundaries
 from sotto.design.experiment import Effect, arm_users
 from sotto.design.questions import question_of, question_of_metric
 from sotto.errors import ParameterError
@@ -23,9 +24,10 @@ SEED = 3
 
 def test_users_to_tell_11_from_10_percent():
     raw, one, two = arm_users(BINARY, Effect(0.10, 0.11))
-    assert (raw.level, raw.certified, raw.once, raw.once_own) == (None, None, 14_128, 14_749)
+    assert (raw.level, raw.certified, raw.once) == (None, None, 14_128)
     assert (one.level, one.certified, one.once) == (1, 1_000_000, 158_654)
-    assert (two.level, two.certified, two.once) == (2, 2_000_000, 42_544)
+    assert (two.level, two.certified) == (2, 2_000_000)
+    assert (two.once, two.planned, two.always) == (42_544, 43_595, 110_726)
     # With z to four decimals, 1.96 and 0.8416, it is 158,655.
     noise = math.exp(1) / math.expm1(1) ** 2
     assert round(2.8016**2 * 2 * (0.09 + noise) / 0.01**2) == 158_655
@@ -35,10 +37,33 @@ def test_by_the_users_said_the_interval_excludes_zero_as_often_as_said():
     _, _, row = arm_users(BINARY, Effect(0.1, 0.2))
     scores = BINARY.mechanism.scores(1)
     random = np.random.default_rng(SEED)
-    for users, power in ((row.half, 0.5), (row.always, 0.8)):
-        first, arm = (random.multinomial(users, scores.law(share), 400) for share in (0.1, 0.2))
-        found = int((evidence(first, arm, scores.values) >= math.log(20)).sum())
-        check_binomial(found, 400, power, label=f"seed {SEED}")
+    first, arm = (random.multinomial(row.always, scores.law(share), 400) for share in (0.1, 0.2))
+    found = int((evidence(first, arm, scores.values) >= math.log(20)).sum())
+    check_binomial(found, 400, 0.8, label=f"seed {SEED}")
+
+
+def test_planned_looks_find_the_arm_as_often_as_said():
+    *_, row = arm_users(BINARY, Effect(0.1, 0.11))
+    scores, experiments = BINARY.mechanism.scores(1), 4000
+    random, parts = np.random.default_rng(SEED), -(-row.planned // 5)
+    shape = (experiments, 5)
+    arms = [
+        random.multinomial(parts, scores.law(share), shape).cumsum(axis=1) for share in (0.1, 0.11)
+    ]
+    reports = parts * np.arange(1, 6)
+    means = [counts @ scores.values / reports for counts in arms]
+    errors = np.sqrt(
+        sum(
+            counts @ scores.values**2 / reports - m**2
+            for counts, m in zip(arms, means, strict=True)
+        )
+        / reports
+    )
+    crossed = np.abs(means[1] - means[0]) / errors >= boundaries([0.2, 0.4, 0.6, 0.8, 1])
+    found = int(crossed.any(axis=1).sum())
+    # Within half a point of it: the second arm varies more than the first one.
+    check_at_least(found, experiments, 0.79, label=f"seed {SEED}")
+    check_at_least(experiments - found, experiments, 0.19, label=f"seed {SEED}")
 
 
 def test_a_smaller_error_or_more_arms_takes_more_users():
@@ -52,7 +77,7 @@ def test_a_smaller_error_or_more_arms_takes_more_users():
 
 def test_a_smaller_share_in_the_arm_is_told_alike():
     up, down = (arm_users(BINARY, effect)[-1] for effect in (Effect(0.1, 0.2), Effect(0.2, 0.1)))
-    assert (up.once_own, up.always) == (down.once_own, down.always)
+    assert up.always == down.always
 
 
 def test_a_mean_is_in_its_unit():
@@ -106,6 +131,7 @@ def test_the_command_answers(capsys, tmp_path):
         "power": 0.9,
         "error": pytest.approx(0.05),
         "arms": 2,
+        "looks": 5,
     }
     assert found["arms"][0]["level"] is None
     assert (
