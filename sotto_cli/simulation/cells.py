@@ -13,7 +13,6 @@ from sotto.errors import ParameterError, ValueTypeError
 from sotto.plan.checks import MAX_TIME
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.durations import parse_time
-from sotto_cli.simulation.columns import is_text
 
 #: Milliseconds in the units that whole numbers may be times in.
 TIME_UNITS = {
@@ -26,6 +25,7 @@ TIME_UNITS = {
 _TIMES = range(-62_135_596_800_000, MAX_TIME)
 _NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]*)?([eE][0-9]{1,2})?")
 _OFFSET = re.compile(r"([zZ]|[+-][0-9]{2}(:?[0-9]{2}){0,2})")
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _TRUE = frozenset({"true", "t", "yes", "y", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "0"})
 
@@ -52,6 +52,11 @@ def parsed(cell: object, nulls: frozenset[str], parse: Parser) -> object:
         if not is_text(cell):
             return NOT_TEXT
     return parse(cell)
+
+
+def is_text(cell: str) -> bool:
+    """Whether all bytes of a cell were UTF-8 text, none of them zero."""
+    return not _NOT_TEXT.search(cell)
 
 
 def time_parser(unit: str) -> Parser:

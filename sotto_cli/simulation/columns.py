@@ -1,4 +1,4 @@
-"""Reads the columns of a CSV file, whatever is in their cells.
+"""Reads the columns of a CSV or Parquet file with Arrow, whatever is in their cells.
 
 Every distinct cell of a column is kept once. A cell whose bytes are no UTF-8 text has surrogates in
 the place of these bytes, until :mod:`sotto_cli.simulation.cells` sees them.
@@ -9,21 +9,26 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
-from sotto.errors import FormatError
+from sotto.errors import FormatError, ParameterError
+from sotto_cli.simulation.cells import is_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Characters of one cell. A quote that is never closed ends there.
-_LONGEST_CELL = 1 << 20
+#: Bytes that Arrow reads at a time. A row must fit, so that a quote never closed is noticed.
+_BLOCK = 1 << 20
+#: Errors of a damaged file; Arrow's own message may quote a cell.
+_DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -43,87 +48,92 @@ class Table:
     """The columns of a file that are used."""
 
     columns: dict[str, TableColumn]
-    #: The place of each row: the line of a CSV file, the row of a Parquet file, counted from 1.
-    lines: NDArray[np.int64]
-    #: The unit of ``lines``.
-    place: str
-    #: Lines of rows with too many cells or too few, which are left out.
-    ragged: list[int] = field(default_factory=list)
+    #: The number of each row. Rows are counted from 1, as a spreadsheet counts them: the line of
+    #: column names is one, a blank line is none, and a row with a cell of two lines is one.
+    rows: NDArray[np.int64]
+    #: Rows with too many cells or too few, which are left out.
+    ragged: list[int]
 
 
-def read_csv(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
+def read_table(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
     """Read the columns named ``used``; ``check`` is given the names of all that there are.
 
-    Raises FormatError if it is not what its name says.
+    Raises FormatError if the file is not what its name says.
     """
+    ragged: list[int] = []
     try:
-        return _read_csv(path, used, check)
-    except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"{path} cannot be read to its end: it is damaged or cut off") from error
+        if path.name.lower().endswith(".parquet"):
+            with pa.parquet.ParquetFile(path) as file:
+                check(file.schema_arrow.names)
+                table, first = file.read(columns=list(used)), 1
+        else:
+            check(_header(path))
+            table, first = _read_csv(path, used, ragged), 2
+    except (FormatError, ParameterError):
+        raise
+    except _DAMAGED as error:
+        raise FormatError(
+            f"{path} cannot be read to its end: it is damaged or cut off, or a quote is not closed"
+        ) from error
+    rows = np.arange(first, first + len(table) + len(ragged), dtype=np.int64)
+    columns = {name: _column(name, table[name]) for name in used}
+    return Table(columns, np.setdiff1d(rows, ragged), ragged)
 
 
-def _read_csv(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
+def _header(path: Path) -> list[str]:
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        rows = _rows(file)
-        _, header = next(rows, (0, []))
-        if not header:
-            raise FormatError(f"{path} is empty: a CSV file begins with a line of column names")
-        if not is_text("".join(header)):
-            raise FormatError(f"the first line of {path} is no UTF-8 text; save it as CSV in UTF-8")
-        check(header)
-        numbers: list[dict[str, int]] = [{} for _ in used]
-        codes = [array("q") for _ in used]
-        takes = [
-            (header.index(name), seen, taken.append)
-            for name, seen, taken in zip(used, numbers, codes, strict=True)
+        header = next(filter(None, csv.reader(file)), [])
+    if not header:
+        raise FormatError(f"{path} is empty: a CSV file begins with a line of column names")
+    if not is_text("".join(header)):
+        raise FormatError(f"the first line of {path} is no UTF-8 text; save it as CSV in UTF-8")
+    return header
+
+
+def _read_csv(path: Path, used: Sequence[str], ragged: list[int]) -> pa.Table:
+    def leave_out(row: pa.csv.InvalidRow) -> str:
+        ragged.append(row.number)
+        return "skip"
+
+    zipped = "gzip" if path.name.lower().endswith(".gz") else None
+    cells = pa.dictionary(pa.int32(), pa.binary())
+    with pa.input_stream(path, compression=zipped) as file:
+        return pa.csv.read_csv(
+            file,
+            # Several threads would not know the numbers of rows.
+            pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+            pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=leave_out),
+            pa.csv.ConvertOptions(
+                include_columns=list(used), column_types=dict.fromkeys(used, cells)
+            ),
+        )
+
+
+def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
+    try:
+        if not pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_encode()
+        chunks = cells.unify_dictionaries().chunks
+        if not chunks:
+            return TableColumn([], np.empty(0, dtype=np.int64))
+        distinct, kind = chunks[0].dictionary, cells.type.value_type
+        timestamps = bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+        if timestamps:
+            # A timestamp with a zone is stored in UTC already; one without is taken as UTC.
+            stamps = distinct.cast(pa.timestamp("ms", getattr(kind, "tz", None)), safe=False)
+            distinct = stamps.cast(pa.int64())
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            # Arrow would refuse a text that is not UTF-8.
+            distinct = distinct.cast(pa.large_binary())
+        values = [
+            cell.decode(errors="surrogateescape") if isinstance(cell, bytes) else cell
+            for cell in distinct.to_pylist()
         ]
-        lines, ragged, width = array("q"), [], len(header)
-        for line, row in rows:
-            if len(row) != width:
-                ragged.append(line)
-                continue
-            lines.append(line)
-            for place, seen, take in takes:
-                take(seen.setdefault(row[place], len(seen)))
-    columns = {
-        name: TableColumn(list(seen), np.frombuffer(taken, np.int64) if taken else _none())
-        for name, seen, taken in zip(used, numbers, codes, strict=True)
-    }
-    return Table(columns, np.array(lines, np.int64), "line", ragged)
-
-
-def _rows(file: Any) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line in which each row begins, and its cells; blank lines are passed over."""
-    before = csv.field_size_limit(_LONGEST_CELL)
-    try:
-        reader = csv.reader(file)
-        while True:
-            line = reader.line_num + 1
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error:
-                # A cell without an end: as a row of no cells it is one that is left out.
-                yield line, []
-                continue
-            if row:
-                yield line, row
-    finally:
-        csv.field_size_limit(before)
-
-
-def _none() -> NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
-
-
-def is_text(cell: str) -> bool:
-    """Whether all bytes of a cell were UTF-8 text, none of them zero."""
-    if cell.isascii():
-        return "\0" not in cell
-    try:
-        cell.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in cell
+        last = len(values)
+        codes = np.concatenate([chunk.indices.fill_null(last).to_numpy() for chunk in chunks])
+    except _DAMAGED as error:
+        raise ParameterError(
+            f"the cells of column {name!r} are of a type that no metric has"
+        ) from error
+    return TableColumn([*values, None], codes.astype(np.int64), timestamps)

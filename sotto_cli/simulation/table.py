@@ -2,7 +2,7 @@
 
 A cell that is empty becomes None (missing); one that cannot be of its metric's type, or is no text,
 becomes a :class:`~sotto_cli.simulation.cells.Cell`. Rows that no device could have recorded (no
-id, no time) are left out and counted by reason. Problems are named by column and line, never by
+id, no time) are left out and counted by reason. Problems are named by column and row, never by
 value.
 """
 
@@ -27,12 +27,12 @@ from sotto_cli.simulation.cells import (
     time_parser,
     value_parser,
 )
-from sotto_cli.simulation.columns import Table, TableColumn, read_csv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sotto.plan.compiled import CompiledPlan
+    from sotto_cli.simulation.columns import Table, TableColumn
 
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
 NO_DEVICE = "no device id"
@@ -62,12 +62,11 @@ class TableProblem:
     column: str | None
     #: How many rows or cells.
     count: int
-    #: The first places, at most :data:`LISTED`, and what they count: ``line`` or ``row``.
+    #: The numbers of the first rows, at most :data:`LISTED`.
     places: tuple[int, ...]
-    place: str
 
     def __str__(self) -> str:
-        where = self.place + "s" * (self.count > 1) + " " + ", ".join(map(str, self.places))
+        where = "row" + "s" * (self.count > 1) + " " + ", ".join(map(str, self.places))
         more = self.count - len(self.places)
         where += f" and {more:,} more" if more else ""
         column = "" if self.column is None else f" in column {self.column!r}"
@@ -199,13 +198,13 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     """
     table = _read(path, columns)
     found = _Problems(table)
-    found.add_lines(RAGGED, _ROWS, None, table.ragged)
+    found.add(RAGGED, _ROWS, None, table.ragged)
     skipped = Counter({RAGGED: len(table.ragged)} if table.ragged else {})
     device = _decoded(table.columns[columns.device], columns.nulls, str)
     times = table.columns[columns.time]
     to_time = time_parser("ms" if times.timestamps else columns.time_unit)
     time = _decoded(times, columns.nulls, to_time)
-    kept = np.arange(len(table.lines))
+    kept = np.arange(len(table.rows))
     for cells, what, reason, column in (
         (device, None, NO_DEVICE, columns.device),
         (device, NOT_TEXT, BAD_TEXT, columns.device),
@@ -216,7 +215,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
         bad = np.fromiter((cell is what for cell in cells[kept]), np.bool_, len(kept))
         if bad.any():
             skipped[reason] += int(bad.sum())
-            found.add(reason, _ROWS, column, kept[bad])
+            found.add_at(reason, _ROWS, column, kept[bad])
             kept = kept[~bad]
     _doubt_times(found, times, time[kept].astype(np.int64), kept, columns)
     numbers: dict[str, int] = {}
@@ -232,18 +231,18 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
         for kind in Cell:
             bad = np.fromiter((cell is kind for cell in cells), np.bool_, len(kept))
             if bad.any():
-                found.add(kind.value, "such cells are skipped", column, kept[bad])
+                found.add_at(kind.value, "such cells are skipped", column, kept[bad])
         values[metric.name] = cells[order]
     segments = {}
     for name, column in columns.segments.items():
         said = _decoded(table.columns[column], columns.nulls, str)[kept]
         # A cell that is no text is no value that the plan lists.
         bad = np.fromiter((cell is NOT_TEXT for cell in said), np.bool_, len(kept))
-        found.add(NOT_TEXT.value, "such cells count as other", column, kept[bad])
+        found.add_at(NOT_TEXT.value, "such cells count as other", column, kept[bad])
         said[bad] = None
         segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
-    rows = len(table.lines) + len(table.ragged)
+    rows = len(table.rows) + len(table.ragged)
     problems = tuple(found.problems)
     found_in = kept[order], when[order], starts, values, rows, skipped, problems
     return Recordings(*found_in, segments)
@@ -255,12 +254,10 @@ def _read(path: Path, columns: Columns) -> Table:
         raise ParameterError(f"no such file: {path}")
     if not name.endswith(_ENDINGS):
         raise ParameterError(f"{path} must end in one of {', '.join(_ENDINGS)}")
-    if name.endswith(".parquet"):
-        # Not before: processes that play devices back need no Arrow.
-        from sotto_cli.simulation.parquet import read_parquet
+    # Not before: processes that play devices back need no Arrow.
+    from sotto_cli.simulation.columns import read_table
 
-        return read_parquet(path, columns.used, columns.check)
-    return read_csv(path, columns.used, columns.check)
+    return read_table(path, columns.used, columns.check)
 
 
 def _doubt_times(
@@ -277,14 +274,14 @@ def _doubt_times(
             f"the times in {columns.time!r} must lie between 2000 and 2100; more than half of them "
             f"do not: {UNIT} (s, ms, us or ns; here {columns.time_unit})"
         )
-    found.add(UNLIKELY, UNIT, columns.time, kept[unlikely])
+    found.add_at(UNLIKELY, UNIT, columns.time, kept[unlikely])
     if times.timestamps:
         return
     codes = times.codes[kept]
     offsets = [has_offset(cell) for cell in times.distinct]
     zoned, plain = (np.array([each is which for each in offsets]) for which in (True, False))
     if len(codes) and zoned[codes].any():
-        found.add(NO_OFFSET, UTC, columns.time, kept[plain[codes]])
+        found.add_at(NO_OFFSET, UTC, columns.time, kept[plain[codes]])
 
 
 class _Problems:
@@ -294,14 +291,15 @@ class _Problems:
         self._table = table
         self.problems: list[TableProblem] = []
 
-    def add(self, what: str, done: str, column: str, rows: NDArray[np.int64]) -> None:
-        """Note a problem of some rows of the table, unless there are none."""
-        self.add_lines(what, done, column, self._table.lines[rows].tolist())
+    def add_at(self, what: str, done: str, column: str, kept: NDArray[np.int64]) -> None:
+        """Note a problem of some of the rows that were read, unless there are none."""
+        self.add(what, done, column, self._table.rows[kept].tolist())
 
-    def add_lines(self, what: str, done: str, column: str | None, lines: list[int]) -> None:
-        if lines:
-            found = column, len(lines), tuple(lines[:LISTED]), self._table.place
-            self.problems.append(TableProblem(what, done, *found))
+    def add(self, what: str, done: str, column: str | None, rows: list[int]) -> None:
+        """Note a problem of rows of these numbers, unless there are none."""
+        if rows:
+            first = tuple(rows[:LISTED])
+            self.problems.append(TableProblem(what, done, column, len(rows), first))
 
 
 def _decoded(column: TableColumn, nulls: frozenset[str], parse: Parser) -> NDArray[np.object_]:

@@ -318,7 +318,7 @@ class TestPlaying:
         )
         found = read_recordings(path, plan, columns)
         assert [str(each) for each in found.problems] == [
-            "bytes that are no UTF-8 text in column 'system': line 6; such cells count as other"
+            "bytes that are no UTF-8 text in column 'system': row 6; such cells count as other"
         ]
         Replay(tmp_path / "log", processes=1).run(plan, found)
         cells = {
@@ -553,8 +553,8 @@ class TestCommand:
         out, err = capsys.readouterr()
         assert "12 rows, 3 devices, 1 rows skipped" in out
         assert "size: wrong type" in out
-        assert "warning: no device id in column 'who': line 12; such rows are skipped" in err
-        assert "warning: wrong type in column 'size': line 13; such cells are skipped" in err
+        assert "warning: no device id in column 'who': row 12; such rows are skipped" in err
+        assert "warning: wrong type in column 'size': row 13; such cells are skipped" in err
         assert "huge" not in out + err
         head, *lines = (tmp_path / "d.csv").read_text().splitlines()
         assert head == ",".join(AUDIT_HEAD)
