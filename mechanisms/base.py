@@ -71,6 +71,9 @@ class Mechanism(ABC):
         :meth:`figures`; parameters that people are shown in words of their own, as templates.
     symbolic
         Whether a report names one of the symbols that :meth:`encode` returns.
+    uncompared
+        Why arms of an experiment are not compared by its estimates; empty if they are, by those
+        that :meth:`scored` yields, which are right on average.
     """
 
     name: ClassVar[str]
@@ -79,6 +82,7 @@ class Mechanism(ABC):
     gives: ClassVar[str]
     words: ClassVar[Mapping[str, str]] = {}
     symbolic: ClassVar[bool] = False
+    uncompared: ClassVar[str] = "its estimates are no averages over reports"
 
     epsilon: Epsilon
 
@@ -251,6 +255,11 @@ class Mechanism(ABC):
         ends = zip(*(self.chain.limits(level) for level in range(self.levels)), strict=True)
         low, high = (np.stack(each)[:, None] for each in ends)
         return hits, reports, low, high
+
+    @property
+    def why_not_compared(self) -> str:
+        """Return :attr:`uncompared`, or why it holds of these parameters."""
+        return self.uncompared
 
     def scores(self, level: int) -> Scores | None:
         """Return what a report adds to a main estimate that is an average over reports, or None.

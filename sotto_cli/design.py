@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     effect = None
     if args.experiment:
         first, other = args.experiment
-        effect = Effect(first, other, args.power, 1 - args.confidence, arms or 2)
+        effect = Effect(first, other, args.power, 1 - args.confidence, arms or 2, asked.looks)
     goal = Goal(measure, target, args.confidence)
     found = answers(
         asked, goal, args.users, panels=args.panels or (), period=args.period, effect=effect

@@ -60,6 +60,7 @@ class FrequencyOracle(CategoryMechanism):
 
     types: ClassVar[tuple[str, ...]] = ("category", "boolean")
     gives = "shares of {symbols}"
+    uncompared = ""
     #: The figure that a precision is of, in words.
     share_of: ClassVar[str] = "the share of a category"
 

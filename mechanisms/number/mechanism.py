@@ -38,6 +38,7 @@ class NumberMechanism(Mechanism):
 
     types: ClassVar[tuple[str, ...]] = ("number",)
     gives = "mean"
+    uncompared = ""
 
     missing: bool
 
@@ -142,6 +143,11 @@ class NumberMechanism(Mechanism):
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         return precision_of_mean("the mean", partial(self.variance, level), assumed, scale)
+
+    @property
+    def why_not_compared(self) -> str:
+        ratio = "the mean of numbers that can be missing is a ratio, and no average over reports"
+        return ratio if self.missing else self.uncompared
 
     def scored(self, counts: Ints, level: int, context: Context) -> Iterator[Scored]:
         """Yield the mean; where values can be missing it is a ratio, and nothing is yielded."""

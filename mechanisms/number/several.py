@@ -39,6 +39,7 @@ class SeveralAnswers(Mechanism):
     """A mechanism whose reports are packed answers, counted one by one."""
 
     coins = "chain"
+    uncompared = "a report has several answers, which are counted one by one"
 
     metric: str
 

@@ -86,6 +86,7 @@ class SplitBits(NumberMechanism):
 
     name = "split_bits"
     gives = "mean, and the share of each of {bits} bits"
+    uncompared = "a report has an answer about each bit, and sums of each are kept by themselves"
 
     def _check(self) -> None:
         check_int("bits", self.bits, 1, grid.MAX_BITS)

@@ -96,6 +96,7 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     name = "brr"
     types = ("ordinal",)
+    uncompared = "reports do not tell neighbouring values apart, whose shares are fitted together"
     gives = (
         "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
         "biased there; without bias, the shares of those that they do, and bounds of the mean"

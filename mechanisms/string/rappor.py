@@ -88,6 +88,7 @@ class Rappor(Mechanism):
     types = ("string",)
     coins = "pseudonym"
     gives = "shares of candidate strings, and what they leave unexplained"
+    uncompared = "several strings set the same bit, and sums of each bit are kept by themselves"
 
     @classmethod
     def coinless(cls, spec: Mapping[str, object]) -> bool:

@@ -40,6 +40,7 @@ class SurveyMechanism(CategoryMechanism):
 
     types = ("survey",)
     gives = "share of yes to {question!r}"
+    uncompared = ""
     #: No and yes.
     domain_size = 2
 

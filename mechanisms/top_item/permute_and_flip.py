@@ -92,6 +92,7 @@ class PermuteAndFlip(TopItemMechanism):
     clip: int
 
     name = "permute_and_flip"
+    uncompared = "its shares are of what devices send, which need not be their top item"
     gives = (
         "what share of devices name each of {symbols} as their most frequent, by chance the less "
         "often the closer others come, and at most {named:.0%} of the time; at most {clip} of each "

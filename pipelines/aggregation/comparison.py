@@ -76,7 +76,7 @@ def _differences(
     by_level[last] = sum(int(published.reports(each)[last]) for each in (first, arm))
     pairs = list(zip(_scored(published, first), _scored(published, arm), strict=True))
     if not pairs:
-        why = f"{metric.mechanism.name}: no estimate is an average over reports"
+        why = f"{metric.mechanism.name}: {metric.mechanism.why_not_compared}"
         nothing = Estimate(math.nan, math.inf, sum(by_level), tuple(by_level))
         yield Compared(arm.name, Item("difference", "", nothing, metric.unit), why)
     for one, other in pairs:
@@ -107,13 +107,12 @@ def _withheld(published: Publication, arm: Slice) -> str | None:
 
 
 def _scored(published: Publication, arm: Slice) -> list[Scored]:
-    """Return what is scored at the last level, of estimates that are right on average."""
+    """Return what is scored at the last level, if its estimates can be compared."""
     metric = published.metric
-    last, context, counts = metric.sent - 1, metric.context(()), published.table(arm)
-    nothing = metric.mechanism.estimate(np.zeros_like(counts), context)
-    unbiased = {(item.kind, item.item) for item in nothing if item.method is Method.UNBIASED}
-    scored = metric.mechanism.scored(counts[last], last, context)
-    return [each for each in scored if (each.kind, each.item) in unbiased]
+    if metric.mechanism.why_not_compared:
+        return []
+    last, counts = metric.sent - 1, published.table(arm)
+    return [*metric.mechanism.scored(counts[last], last, metric.context(()))]
 
 
 def arms_of(plan: CompiledPlan) -> list[Slice]:

@@ -63,6 +63,12 @@ class DesignRequest:
     budget: DesignBudget
     plan: CompiledPlan | None = None
 
+    @property
+    def looks(self) -> int:
+        """The looks at an experiment until its planned end."""
+        planned = self.plan.decision if self.plan else None
+        return planned.looks if planned else Effect.looks
+
 
 def asked_of_plan(
     plan: CompiledPlan,

@@ -94,6 +94,8 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
     >>> [row.once for row in arm_users(asked, Effect(0.10, 0.11))]
     [14128, 158654, 42544]
     """
+    if why := question.mechanism.why_not_compared:
+        raise ParameterError(f"arms are not compared by {question.spec['name']}: {why}")
     first, arm = (_within(question, each) for each in (effect.first, effect.arm))
     raw: Scores = answer_scores((1.0, 0.0))
     reach = two_sided(1 - effect.one_error) + NormalDist().inv_cdf(effect.power)
@@ -101,11 +103,7 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
     found = [_users(question, None, raw, first, arm, effect, reaches)]
     for level in range(question.sent):
         scores = question.mechanism.scores(level)
-        if scores is None:
-            raise ParameterError(
-                f"arms are not compared by {question.spec['name']}: its main estimate is no "
-                "average over reports (nor is a mean of numbers that can be missing)"
-            )
+        assert scores is not None, "estimates that are compared have scores"
         found.append(_users(question, level, scores, first, arm, effect, reaches))
     return tuple(found)
 

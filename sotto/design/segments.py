@@ -7,6 +7,7 @@ from math import log2, prod
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from sotto.columns import time_text
 from sotto.design.small_groups import short_of
 from sotto.plan.segments import crossed, label
 
@@ -89,6 +90,17 @@ def lines(plan: CompiledPlan) -> list[str]:
             f"windows where it falls below {least:,}. How often, by its reports a window on "
             f"average: {often}."
         )
+    if plan.experiment is not None:
+        if planned := plan.decision:
+            said.append(
+                f"The experiment is decided by {planned.metric}, at {planned.looks} looks until a "
+                f"planned end: {', '.join(map(time_text, planned.times))}."
+            )
+        said += [
+            f"Arms are not compared by {each.name}: {each.mechanism.why_not_compared}."
+            for each in plan.metrics
+            if each.mechanism.why_not_compared
+        ]
     if len(plan.attributes) > 2:
         said.append("Results cross the two segments; the arm is broken down by itself.")
     head = f"segments: {named}: {plan.cells} cells, sent in the clear with every report"

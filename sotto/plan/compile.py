@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from sotto.errors import ParameterError, PlanError
@@ -95,22 +95,34 @@ def parse_plan(text: str, folder: str | os.PathLike[str] = ".") -> Plan:
 
 
 def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str, object]:
-    try:
-        end = datetime.combine(file.expires, datetime.min.time(), UTC) + timedelta(days=1)
-    except OverflowError:
-        raise PlanError(f"expires {file.expires} must be before the year 9999 ends") from None
     fields = file.model_dump(exclude={"metrics", "panel", "segments", "experiment"})
     segments = [{"name": name, "values": [*values]} for name, values in file.segments.items()]
-    experiment = file.experiment
+    experiment, planned = file.experiment, file.experiment and file.experiment.decision
     return {
         **{name: value for name, value in fields.items() if value is not None},
         "format": FORMAT,
         # The plan is valid through the end of that day.
-        "expires": (end - _EPOCH) // timedelta(milliseconds=1),
+        "expires": _midnight("expires", file.expires, 1),
         "metrics": metrics,
         "segments": segments,
-        "experiment": experiment and {**experiment.model_dump(), "arms": [*experiment.arms]},
+        "experiment": experiment
+        and {**experiment.model_dump(exclude={"decision"}), "arms": [*experiment.arms]},
+        "decision": planned
+        and {
+            **planned.model_dump(),
+            "start": _midnight("start", planned.start),
+            "end": _midnight("end", planned.end, 1),
+        },
     }
+
+
+def _midnight(name: str, day: date, after: int = 0) -> int:
+    """Return when a day begins, or so many days after it (ms)."""
+    try:
+        found = datetime.combine(day, datetime.min.time(), UTC) + timedelta(days=after)
+    except OverflowError:
+        raise PlanError(f"{name} {day} must be before the year 9999 ends") from None
+    return (found - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _metric_document(

@@ -43,7 +43,7 @@ from sotto.plan.checks import (
 from sotto.plan.durations import duration_text
 from sotto.plan.fields import Fields, in_json, on_wire, written
 from sotto.plan.metric import CompiledMetric, Level
-from sotto.plan.segments import Attribute, Experiment, attributes_of, cells
+from sotto.plan.segments import Attribute, Experiment, PlannedDecision, attributes_of, cells
 from sotto.plan.segments import problems as segment_problems
 
 TYPE_CHECKING = False
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 FORMAT = 2
 #: The default minimum of an estimate's reports.
 MINIMUM_REPORTS = 20
+#: Looks at an experiment, at most.
+MAX_LOOKS = 20
 #: For how long before its end a plan is warned of (ms).
 ENDS_SOON = 90 * 86_400_000
 #: Prefix of the bytes whose hash is the fingerprint.
@@ -101,6 +103,8 @@ class CompiledPlan:
     #: that are implied.
     segments: Wire[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     experiment: Wire[Experiment | None] = None
+    #: The planned end of the experiment. Devices do not use it.
+    decision: PlannedDecision | None = None
 
     @classmethod
     def from_json(cls, data: bytes, name: str = "the plan") -> CompiledPlan:
@@ -136,13 +140,14 @@ class CompiledPlan:
             )
         lateness = fields.take("period", int) + fields.take("grace", int)
         groups = Fields(fields.take("groups", dict, {}), "groups")
-        arms = fields.take("experiment", dict, None)
+        arms, planned = (fields.take(name, dict, None) for name in ("experiment", "decision"))
         return fields.record(
             cls,
             ceilings=Fields(fields.take("ceilings", dict), "ceilings").record(Ceilings),
             groups=tuple((name, groups.take(name, str)) for name in groups.names()),
             segments=tuple(map(_segment, fields.take("segments", list, []))),
             experiment=None if arms is None else Fields(arms, "experiment").record(Experiment),
+            decision=planned and Fields(planned, "decision").record(PlannedDecision),
             metrics=tuple(
                 CompiledMetric.of_document(item, index, lateness)
                 for index, item in enumerate(fields.take("metrics", list))
@@ -361,7 +366,7 @@ def check(plan: CompiledPlan) -> None:
             found = mechanism_problems(metric, plan.cells)
             problems += [f"metric {metric.name!r}{each}" for each in found]
     if not problems:
-        problems = _ceiling_problems(plan)
+        problems = _ceiling_problems(plan) + _decision_problems(plan)
     if problems:
         raise PlanError("\n".join(problems))
 
@@ -414,6 +419,33 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     names = [metric.name for metric in plan.metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"metric {name!r} is given twice")
+    return problems
+
+
+def _decision_problems(plan: CompiledPlan) -> list[str]:
+    """Return what is wrong with the planned end of an experiment."""
+    planned, where = plan.decision, "experiment: decision"
+    if planned is None:
+        return []
+    if plan.experiment is None:
+        return [f"{where}: the plan has no experiment"]
+    names = [each.name for each in plan.metrics]
+    if planned.metric not in names:
+        there = f"{', '.join(names)}{did_you_mean(planned.metric, names)}"
+        return [f"{where}: there is no metric {planned.metric!r}; there are {there}"]
+    metric, problems = plan.metric(planned.metric), []
+    if why := metric.mechanism.why_not_compared:
+        problems.append(
+            f"{where}: arms are not compared by {metric.name!r} ({metric.mechanism.name}): {why}"
+        )
+    if not 0 <= planned.start < planned.end <= plan.expires:
+        problems.append(f"{where}: start must be before end, and end not after expires")
+    most = min((planned.end - planned.start) // metric.window, MAX_LOOKS)
+    if not 1 <= planned.looks <= most:
+        problems.append(
+            f"{where}: looks {planned.looks} must be in [1, {most}]: each has a window of "
+            f"{metric.name!r}, {duration_text(metric.window)}, and there are at most {MAX_LOOKS}"
+        )
     return problems
 
 

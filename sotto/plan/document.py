@@ -316,12 +316,22 @@ class OrdinalFile(MetricFile):
         return {**super().details, **place, "outside": self.outside or outside}
 
 
+class DecisionFile(_Model):
+    """The metric that decides an experiment, its first and last day, and the number of looks."""
+
+    metric: Text
+    start: Day
+    end: Day
+    looks: StrictInt
+
+
 class ExperimentFile(_Model):
-    """Arms to which devices are assigned, and the share of devices that take part."""
+    """Arms to which devices are assigned, the share that takes part, and the planned end."""
 
     name: Text
     arms: tuple[Text, ...]
     share: Micro = 1_000_000
+    decision: DecisionFile | None = None
 
 
 class CeilingsFile(_Model):
@@ -485,6 +495,7 @@ def _keys(place: tuple[str | int, ...]) -> list[str]:
     """Return the keys that the mapping at a place of a plan file may have."""
     models: dict[str, type[_Model]] = {
         "ceilings": CeilingsFile,
+        "decision": DecisionFile,
         "experiment": ExperimentFile,
         "ladder": LevelFile,
         "otel": OtelFile,

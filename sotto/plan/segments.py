@@ -71,6 +71,25 @@ class Experiment:
         return self.arms[arm] if place < self.share else None
 
 
+@frozen
+class PlannedDecision:
+    """The metric that decides an experiment, and when: at evenly spaced looks, the last at its end.
+
+    Times are in milliseconds since the epoch: windows count from ``start`` to before ``end``.
+    """
+
+    metric: str
+    start: int
+    end: int
+    looks: int
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """The times of the looks (ms)."""
+        length = self.end - self.start
+        return tuple(self.start + length * k // self.looks for k in range(1, self.looks + 1))
+
+
 def attributes_of(
     segments: Iterable[tuple[str, tuple[str, ...]]], experiment: Experiment | None
 ) -> tuple[Attribute, ...]:

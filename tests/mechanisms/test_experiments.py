@@ -197,6 +197,8 @@ def test_scores_average_to_the_estimate(case: Case) -> None:
         some = np.array([math.nan if value is None else value for value in drawn])
     scored = list(_scored_of_one_level(mechanism, some, ids, context))
     scores = mechanism.scores(1)
+    biased = mechanism.name == "permute_and_flip"
+    assert bool(mechanism.why_not_compared) == (scores is None or biased)
     if mechanism.name in WITHOUT_SCORES or getattr(mechanism, "missing", False):
         assert scores is None
         assert not scored

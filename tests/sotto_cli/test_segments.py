@@ -105,6 +105,16 @@ def test_plan_check_and_design_say_what_segments_show_and_tell(folder, capsys):
     assert "os (linux, mac, other) x app (1, 2, other): 9 cells, sent in the clear" in text
     assert "by at most 3.2 bits (log2 of 9) on average over devices" in text
     assert "segments:" not in printed.err
+    trial = (
+        "experiment: {name: trial, arms: [a, b], decision: "
+        "{metric: colour, start: 2026-01-01, end: 2026-12-30, looks: 2}}\nmetrics:\n"
+        "  page: {type: string, window: 28d, ladder: [{epsilon: 2}]}\n"
+    )
+    (folder / "trial.yaml").write_text(PLAN.replace("metrics:\n", trial) + "\n")
+    assert main(["plan", "check", "trial.yaml"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "at 2 looks until a planned end: 2026-07-02, 2026-12-31." in text
+    assert "Arms are not compared by page: several strings set the same bit" in text
     many = PLAN.replace('app: ["1", "2"]', 'app: ["1", "2", "3", "4", "5"]')
     (folder / "many.yaml").write_text(many + "\n")
     assert main(["plan", "check", "--strict", "many.yaml"]) == 1

@@ -7,9 +7,16 @@ from plan_texts import plan_head
 
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import parse_plan
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.development import development_plan
-from sotto.plan.segments import Attribute, Experiment, cell_label, cell_of, given_segments
+from sotto.plan.segments import (
+    Attribute,
+    Experiment,
+    PlannedDecision,
+    cell_label,
+    cell_of,
+    given_segments,
+)
 
 PLAN = (
     plan_head("departures", (2, 104), collector="fleet.example")
@@ -19,6 +26,16 @@ PLAN = (
 )
 SEGMENTS = 'segments: {os: [linux, mac], app_version: ["1", "2"]}\n'
 EXPERIMENT = "experiment: {name: onboarding, arms: [control, treatment], share: 0.2}\n"
+DECIDED = EXPERIMENT.replace(
+    "}", ", decision: {metric: late, start: 2026-01-05, end: 2026-06-21, looks: 3}}"
+)
+#: Metrics of which arms cannot be compared.
+MORE = """\
+  delay:
+    {type: number, range: [0, 9], outside: clip, missing: true, mechanism: threshold, window: 28d,
+     ladder: [{epsilon: 1}]}
+  page: {type: string, window: 28d, ladder: [{epsilon: 1}]}
+"""
 
 
 def test_a_plan_without_them_has_the_bytes_that_it_had():
@@ -121,6 +138,51 @@ def test_an_experiment_of_all_devices_has_no_value_for_those_outside():
     assert plan.attributes == (Attribute("onboarding", ("control", "treatment")),)
     arms = {plan.experiment.arm(bytes([number]) * 32, "fleet.example") for number in range(64)}
     assert arms == {"control", "treatment"}
+
+
+def test_a_planned_end_comes_back_and_is_not_on_the_wire():
+    plain = parse_plan(PLAN + EXPERIMENT).compile()
+    plan = parse_plan(PLAN + DECIDED).compile()
+    day = 86_400_000
+    assert plan.decision == PlannedDecision("late", 20_458 * day, 20_626 * day, 3)
+    assert plan.decision.times == (20_514 * day, 20_570 * day, 20_626 * day)
+    assert CompiledPlan.from_json(plan.to_json()) == plan
+    assert plan.fingerprint == plain.fingerprint
+    assert plan.digest != plain.digest
+    assert b"decision" not in plain.to_json()
+    assert development_plan(plan).decision == plan.decision
+
+
+@pytest.mark.parametrize(
+    ("what", "instead", "message"),
+    [
+        ("metric: late", "metric: lat", "there is no metric 'lat'; there are late, delay, page"),
+        (
+            "metric: late",
+            "metric: delay",
+            "by 'delay' (threshold): the mean of numbers",
+        ),
+        ("metric: late", "metric: page", "by 'page' (rappor): several strings set the same bit"),
+        ("end: 2026-06-21", "end: 2026-01-04", "start must be before end"),
+        ("end: 2026-06-21", "end: 2999-06-21", "end not after expires"),
+        ("looks: 3", "looks: 7", "looks 7 must be in [1, 6]: each has a window of 'late', 28d"),
+        ("looks: 3", "looks: 0", "looks 0 must be in [1, 6]"),
+        (", looks: 3", "", "looks is missing"),
+        ("looks: 3", "look: 3", "unknown key 'look'; did you mean 'looks'?"),
+        ("looks: 3", "looks: 3.5", "looks 3.5 must be"),
+    ],
+)
+def test_a_planned_end_that_cannot_be_is_refused(what, instead, message):
+    with pytest.raises(PlanError) as refused:
+        parse_plan(PLAN + MORE + DECIDED.replace(what, instead))
+    assert message in str(refused.value)
+
+
+def test_a_planned_end_needs_an_experiment():
+    document = parse_plan(PLAN + DECIDED).compile().document()
+    del document["experiment"]
+    with pytest.raises(PlanError, match="the plan has no experiment"):
+        CompiledPlan.from_json(canonical(document))
 
 
 def test_what_an_app_says_is_checked_and_never_repeated():
