@@ -7,18 +7,16 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
-from device_plans import CONSTANT, DAY, START, WEEK, counted, metric, plan, reports
+from device_plans import DAY, START, WEEK, metric, plan
 from scripts import start
 
 from clientsdk import Consent, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import damaged_files, rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PlanError, StoreError
-from sotto.plan.compiled import Ceilings
+from sotto.errors import StoreError
 
 CEILING = 12_000_000
 COST = 2_000_000
@@ -75,91 +73,6 @@ def second_page(path):
     return (page - 1) * size
 
 
-def check_full(client, ledger, lost=0, older=0):
-    """Nothing is recorded in this period, and the lifetime has forgotten nothing."""
-    now = client.ledger()
-    assert (now.damaged, now.restored) == (lost, older)
-    assert now.consent is not Consent.GIVEN
-    assert now.pending == ()
-    assert now.reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
-    assert now.reserved >= now.spent >= ledger.spent
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    client.give_consent(again=True)
-    assert client.record("colour", "a") is Outcome.OVER_BUDGET
-    assert client.flush().sent == 0
-    client.clock.advance(days=7)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 1
-
-
-@pytest.mark.parametrize("start", [0, 16, 100, "a table"])
-def test_a_damaged_file_is_kept_aside_and_the_period_is_full(path, start, caplog):
-    ledger, _ = live(path)
-    overwrite(path, second_page(path) if start == "a table" else start)
-    content, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
-    with device(path, seed=2, now=START + WEEK) as client:
-        assert aside(path) == ["device.db-damaged-1"]
-        kept = path.with_name("device.db-damaged-1")
-        assert kept.read_bytes() == content
-        assert stat.S_IMODE(kept.stat().st_mode) == mode == 0o600
-        assert [record.name for record in caplog.records] in (["clientsdk"], [])
-        check_full(client, ledger, lost=1)
-
-
-def make_older(path):
-    """Make a store that is closed one of an earlier release, as far as its version says."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TABLE arm")
-        connection.execute("PRAGMA user_version = 6")
-
-
-def test_a_file_of_an_earlier_release_is_kept_aside_and_the_period_is_full(path, caplog):
-    ledger, _ = live(path)
-    make_older(path)
-    content = path.read_bytes()
-    with pytest.raises(StoreError, match="schema 6"):
-        read_file(path)
-    with device(path, seed=2, now=START + WEEK) as client:
-        assert aside(path) == ["device.db-damaged-1"]
-        assert path.with_name("device.db-damaged-1").read_bytes() == content
-        check_full(client, ledger, lost=1)
-
-
-def test_a_file_of_an_earlier_release_without_a_guard_leaves_nothing_of_the_lifetime(path):
-    live(path)
-    make_older(path)
-    remove(path, "-mark")
-    with device(path, seed=2, now=START + 9 * WEEK, consent=True) as client:
-        assert client.ledger().reserved >= client.ledger().ceilings.lifetime
-        assert client.consent is Consent.WITHDRAWN
-
-
-@pytest.mark.parametrize("noted", [True, False])
-def test_a_withdrawal_in_a_file_of_an_earlier_release_holds(path, noted):
-    """Guards of the earliest releases had no room to note it."""
-    live(path)
-    with device(path) as client:
-        client.withdraw_consent()
-    make_older(path)
-    if not noted:
-        guard = path.with_name(path.name + "-mark")
-        guard.write_bytes(guard.read_bytes()[:256])
-    with device(path, seed=2, now=START + 3 * WEEK, consent=True) as client:
-        assert client.consent is Consent.WITHDRAWN
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-
-
-def test_a_file_of_an_earlier_release_and_another_collector_stays(path):
-    live(path)
-    make_older(path)
-    content = path.read_bytes()
-    with pytest.raises(PlanError, match="collector"):
-        device(path, seed=2, collector="someone.else")
-    assert path.read_bytes() == content
-    assert aside(path) == []
-
-
 def test_a_file_of_which_sqlite_says_what_is_no_text(path):
     """Its message repeats a damaged byte, and Python makes no error of it but one of its own."""
     ledger, _ = live(path)
@@ -168,69 +81,14 @@ def test_a_file_of_which_sqlite_says_what_is_no_text(path):
     path.write_bytes(content.replace(b"CHECK (carried", b"\xb6HECK (carried"))
     with pytest.raises(StoreError, match="is damaged"):
         read_file(path)
+    content, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
     with device(path, seed=2, now=START + WEEK) as client:
         assert aside(path) == ["device.db-damaged-1"]
-        check_full(client, ledger, lost=1)
-
-
-@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b"")])
-def test_a_file_that_is_lost_or_emptied_is_not_a_new_device(path, lose):
-    ledger, _ = live(path)
-    lose(path)
-    with device(path, seed=2, now=START + WEEK) as client:
-        check_full(client, ledger, lost=1)
-
-
-def test_damage_again_and_again_wins_nothing(path):
-    """In one period it costs no more than once, and few files are kept."""
-    ledger, _ = live(path)
-    for time in range(damaged_files.KEPT + 3):
-        overwrite(path, 0)
-        with device(path, seed=2 + time, now=START + WEEK, consent=True) as client:
-            found = client.ledger()
-            assert found.reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
-            assert client.record("colour", "a") is Outcome.OVER_BUDGET
-            assert found.damaged == 1 + time
-    assert len(aside(path)) == damaged_files.KEPT
-
-
-def test_damage_in_every_period_uses_the_lifetime_up(path):
-    low = Ceilings(CEILING, 3 * CEILING)
-    for week in range(8):
-        with device(
-            path, seed=week + 1, now=START + week * WEEK, consent=True, ceilings=low
-        ) as client:
-            client.clock.advance(hours=1)
-            taken = client.record("colour", "a")
-            assert client.ledger().reserved <= low.lifetime
-            client.clock.advance(hours=3)
-            client.flush()
-        overwrite(path, 0)
-    assert taken is Outcome.OVER_BUDGET
-
-
-def test_ceilings_that_were_lowered_stay_low(path):
-    low = Ceilings(3_000_000, 20_000_000)
-    device(path, ceilings=low).close()
-    overwrite(path, 0)
-    with device(path, seed=2) as client:
-        assert client.ledger().ceilings == low
-
-
-@pytest.mark.parametrize("guard", [None, b"garbage" * 40, b"x"])
-def test_damage_without_a_guard_leaves_nothing_of_the_lifetime(path, guard):
-    live(path)
-    remove(path, "-mark")
-    if guard is not None:
-        path.with_name(path.name + "-mark").write_bytes(guard)
-    overwrite(path, 0 if guard else second_page(path))
-    with device(path, seed=2, now=START + 9 * WEEK, consent=True) as client:
-        assert client.ledger().reserved >= client.ledger().ceilings.lifetime
-        # A withdrawal may have been in what is gone.
-        assert client.consent is Consent.WITHDRAWN
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-        assert client.give_consent(again=True)
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
+        kept = path.with_name("device.db-damaged-1")
+        assert kept.read_bytes() == content
+        assert stat.S_IMODE(kept.stat().st_mode) == mode == 0o600
+        assert client.ledger().damaged == 1
+        assert client.ledger().reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
 
 
 @pytest.mark.parametrize("size", [100, 4096, None])
@@ -274,19 +132,6 @@ def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
 # Older copies.
 
 
-def test_a_copy_older_by_one_flush_is_noticed(path):
-    with device(path, consent=True) as client:
-        client.record("colour", "a")
-    copy = path.read_bytes()
-    with device(path, seed=2) as client:
-        client.clock.advance(hours=3)
-        assert client.flush().sent == 1
-        ledger = client.ledger()
-    path.write_bytes(copy)
-    with device(path, seed=3) as client:
-        check_full(client, ledger, older=1)
-
-
 def test_an_older_copy_sends_nothing_of_its_own(path):
     """A chain that was displaced in the newer file would be a second one for one charge."""
     metrics = metric("kept", "reservoir"), metric("colour")
@@ -304,53 +149,6 @@ def test_an_older_copy_sends_nothing_of_its_own(path):
         assert client.flush().sent == 0
 
 
-def test_a_permanent_response_of_the_newer_file_stays_charged(path):
-    constant = metric("model", "constant", ladder=CONSTANT)
-    device(path, constant, consent=True).close()
-    copy = path.read_bytes()
-    with device(path, constant, seed=2) as client:
-        client.record("model", "a")
-        client.clock.advance(hours=3)
-        client.flush()
-        spent = client.ledger().reserved
-    path.write_bytes(copy)
-    with device(path, constant, seed=3) as client:
-        assert client.ledger().reserved == spent + CEILING
-
-
-def test_a_copy_without_its_guard_counts_all_periods_since(path, tmp_path, caplog):
-    """What the other copy has spent since is not known, but for the most that it can be."""
-    live(path, weeks=1)
-    copy = tmp_path / "copy.db"
-    shutil.copyfile(path, copy)
-    with device(copy, seed=2, now=START + 2 * WEEK, consent=True) as client:
-        assert client.ledger().reserved == 3 * CEILING
-        assert client.ledger().restored == 1
-        # Whether consent was withdrawn since, nobody can know.
-        assert client.consent is Consent.WITHDRAWN
-        assert not client.give_consent()
-        (told,) = [each for each in caplog.messages if "older than the rollback guard" in each]
-        assert "moved without" in told
-        assert "give_consent(again=True)" in told
-        assert "device.db-*" in told
-        assert client.give_consent(again=True)
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-
-
-@pytest.mark.parametrize("now", [0, START - WEEK])
-def test_without_guard_or_right_clock_no_number_of_periods_bounds_what_was_spent(
-    path, tmp_path, now
-):
-    live(path, weeks=1)
-    copy = tmp_path / "copy.db"
-    shutil.copyfile(path, copy)
-    with device(copy, seed=2, now=now, consent=True) as client:
-        assert client.ledger().reserved == client.ledger().ceilings.lifetime
-        client.clock.now = START + 9 * WEEK
-        assert client.give_consent(again=True)
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-
-
 def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
     ledger, _ = live(path)
     other = tmp_path / "other.db"
@@ -360,42 +158,6 @@ def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
         found = client.ledger()
         assert found.restored == 1
         assert found.reserved >= ledger.reserved + theirs.reserved
-
-
-@pytest.mark.parametrize("unknown", ["gone", "unreadable"])
-def test_an_older_copy_with_lower_ceilings_and_no_guard_spends_no_period_twice(path, unknown):
-    """Consent may have raised them since, in this very period."""
-    low, copy = Ceilings(2 * COST, 50 * COST), path.with_name("copy")
-    colour = metric("colour", "every", 6)
-    device(path, colour, ceilings=low, consent=True).close()
-    shutil.copy(path, copy)
-    with device(path, colour) as client:
-        client.renew_consent()
-        accepted = [client.record("colour", "a") for _ in range(9)].count(Outcome.ACCEPTED)
-        assert accepted == CEILING // COST
-    os.replace(copy, path)
-    beside = path.with_name("device.db-mark")
-    if unknown == "gone":
-        beside.unlink()
-    else:
-        beside.write_bytes(b"\xa5" * 384)
-    with device(path, colour, seed=2) as client:
-        assert client.ledger().restored == 1
-        assert client.renew_consent(again=True)
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-        assert client.ledger().reserved >= CEILING
-
-
-def test_a_guard_that_cannot_be_read_is_a_guard_that_is_missing(path):
-    live(path)
-    path.with_name(path.name + "-mark").write_bytes(b"garbage" * 40)
-    with device(path, seed=2, now=START + WEEK) as client:
-        assert client.ledger().restored == 1
-        assert client.consent is Consent.WITHDRAWN
-        assert client.give_consent(again=True)
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-    with device(path, seed=3, now=START + 2 * WEEK) as client:
-        assert client.ledger().restored == 1
 
 
 def test_a_live_client_notices_an_older_copy_put_under_it(path):
@@ -424,21 +186,6 @@ def test_a_live_client_notices_an_older_copy_put_under_it(path):
 
 
 # The mark itself.
-
-
-def test_what_cannot_be_confirmed_is_not_sent(path, monkeypatch):
-    client = device(path, consent=True)
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    monkeypatch.setattr(os, "fsync", full)
-    with suppress(StoreError):
-        assert isinstance(client.flush().error, StoreError)
-    assert client.publisher.messages == []
-    monkeypatch.undo()
-    assert client.flush().sent == 1
-    assert client.ledger().spent == sum(
-        counted(reports(client.publisher.messages), [client.plan]).values()
-    )
 
 
 @pytest.mark.parametrize("renewed", [False, True])
@@ -565,13 +312,6 @@ def test_one_of_two_places_is_always_whole(path):
         rollback_guard.advance(path, first._replace(store=b"t" * 16, generation=10))
 
 
-def test_a_lost_file_of_another_collector(path):
-    live(path)
-    path.unlink()
-    with pytest.raises(PlanError, match="another collector"):
-        device(path, seed=2, collector="someone.else")
-
-
 @pytest.mark.real_randomness
 def test_two_processes_find_the_damage_at_once(path):
     live(path)
@@ -649,47 +389,6 @@ def test_a_crash_while_what_is_unknown_is_made_up_for(path, monkeypatch):
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
-def test_the_period_of_a_loss_stays_full_when_higher_ceilings_are_agreed_to(path):
-    """What was spent under them before is not spent once more."""
-    low = Ceilings(2 * COST, 50 * COST)
-    colour = metric("colour", "every", 6)
-
-    def spend(client):
-        client.renew_consent()
-        accepted = [client.record("colour", "a") for _ in range(9)].count(Outcome.ACCEPTED)
-        client.clock.advance(hours=3)
-        assert client.flush().sent == accepted
-        return accepted
-
-    with device(path, colour, ceilings=low) as client:
-        assert spend(client) == CEILING // COST
-    remove(path, "", "-wal", "-shm")
-    with device(path, colour, seed=2, ceilings=low) as client:
-        assert client.ledger().ceilings == low
-        assert spend(client) == 0
-
-
-def test_a_period_is_full_though_the_lifetime_has_no_room_for_it(path):
-    """What a permanent response paid for was sent in the period all the same."""
-    metrics = metric("colour"), metric("model", "constant", ladder=CONSTANT)
-    low, copy = Ceilings(COST, COST * 3 // 2), path.with_name("copy")
-    for week in range(2):
-        with device(path, *metrics, now=START + week * WEEK, ceilings=low, consent=True) as client:
-            assert client.record("model", "a") is Outcome.ACCEPTED
-            client.clock.advance(days=3)
-            assert client.flush().sent == 1
-        if not week:
-            shutil.copy(path, copy)
-    remove(path, "-wal", "-shm")
-    os.replace(copy, path)
-    with device(path, *metrics, now=START + WEEK + 3 * 86_400_000, ceilings=low) as client:
-        ledger = client.ledger()
-        assert (ledger.reserved, ledger.restored) == (low.lifetime, 1)
-        assert ledger.periods[-1].reserved == ledger.periods[-1].spent == low.period
-        client.renew_consent(Ceilings(low.period, CEILING))
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-
-
 def test_one_file_under_two_names_has_one_guard(path, tmp_path):
     live(path)
     link = tmp_path / "elsewhere" / "link.db"
@@ -701,40 +400,6 @@ def test_one_file_under_two_names_has_one_guard(path, tmp_path):
         client.clock.advance(hours=3)
         assert client.flush().sent == 1
     assert list(link.parent.iterdir()) == [link]
-
-
-def test_the_ledger_says_in_words_why_a_period_counts_as_spent(path):
-    ledger, _ = live(path, weeks=1)
-    assert "damaged" not in str(ledger)
-    overwrite(path, 0)
-    with device(path) as client:
-        ledger = client.ledger()
-        assert (ledger.carried, ledger.damaged, ledger.restored) == (0, 1, 0)
-        assert str(ledger).splitlines()[3].startswith("This file was damaged, lost or replaced")
-
-
-@pytest.mark.parametrize("left", [None, b"", bytes(128)])
-def test_a_loss_of_power_before_consent_is_no_loss(path, left):
-    """Until then a new device waits for no disk: nothing of its mark may have come there."""
-    with device(path) as client:
-        client.ledger()
-    beside = path.with_name("device.db-mark")
-    beside.unlink()
-    if left is not None:
-        beside.write_bytes(left)
-    with device(path, seed=2, consent=True) as client:
-        assert (client.ledger().damaged, client.ledger().restored) == (0, 0)
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-        assert rollback_guard.read(path).generation > 1
-
-
-def test_a_lost_guard_is_noticed_as_soon_as_anything_may_be_recorded(path):
-    with device(path, consent=True) as client:
-        ledger = client.ledger()
-    remove(path, "-mark")
-    with device(path, seed=2) as client:
-        assert client.ledger().restored == 1
-        assert client.ledger().reserved == ledger.reserved + CEILING
 
 
 def test_consent_waits_for_the_disk_and_a_new_file_does_not(path, monkeypatch):

@@ -1,0 +1,483 @@
+"""A device that is lived through step by step, and what must hold of it after each step.
+
+A step is a line of text; ``scenarios/README.md`` says which there are. The machine has the device's
+file, any number of clients on it, one clock, and a receiver that keeps every message. After each
+step it compares the file, what was received and what the clients say of themselves:
+:class:`~device_invariants.Invariants` lists what must hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import groupby
+from pathlib import Path
+from unittest import mock
+
+from device_invariants import FIGURE, MARK, Invariants
+from device_plans import START, WEEK, Failing, Sent, metric, plan, reports, run_out
+from scenario_plans import ceilings, duration, epsilon, parts, plan_of
+
+from clientsdk import MemoryPublisher, Outcome, Quota, Settings
+from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod
+from clientsdk.outcomes import FlushResult
+from clientsdk.testing import FakeClock, SeededClient
+from mechanisms.top_item.permute_and_flip import PermuteAndFlip
+from sotto.errors import PlanError, PublishError, StoreError
+from sotto.plan.compiled import CompiledPlan
+
+_FILES = {"state": ("", "-wal", "-shm"), "guard": ("-mark",), "log": ("-wal",), "name": ("",)}
+_FILES["everything"] = (*_FILES["state"], "-mark")
+
+
+class Receiver(MemoryPublisher):
+    """Takes messages, or some of them, and then fails in the way that a scenario names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = "takes"
+        self.left = 0
+        self.meanwhile: dict[str, Callable[[], None]] = {}
+        self.before_each: Callable[[int, bytes], None] = lambda shard, message: None
+
+    def publish(self, shard: int, message: bytes) -> None:
+        self.before_each(shard, message)
+        self._go_on("before")
+        self.left -= 1
+        fails = self.left < 0
+        if fails and self.mode == "refuses":
+            raise PublishError("refused")
+        if fails and self.mode == "breaks":
+            raise RuntimeError(f"a bug at {message!r}")
+        super().publish(shard, message)
+        self._go_on("after")
+        if fails and self.mode == "loses answers":
+            raise PublishError("no answer")
+
+    def _go_on(self, when: str) -> None:
+        step = self.meanwhile.pop(when, None)
+        if step is not None:
+            step()
+
+
+class Tally:
+    """What came of one client's calls."""
+
+    def __init__(self) -> None:
+        self.outcomes = Counter[tuple[str, Outcome]]()
+        self.sent = self.lapsed = 0
+
+
+class LogLines(logging.Handler):
+    """All lines that are logged, with what tracebacks would say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+class DeviceMachine:
+    """Runs steps, and checks the invariants after each; ``path`` None is a store in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.clock, self.receiver, self.log = FakeClock(START), Receiver(), LogLines()
+        self.clients: dict[str, SeededClient] = {}
+        self.plans: list[CompiledPlan] = []
+        self.tallies: dict[SeededClient, Tally] = {}
+        #: Whether files were lost, damaged or replaced: the ledger only bounds what was spent.
+        self.accidents = False
+        #: Whether something that had to be erased could not be, so that it may be there still.
+        self.owes = False
+        self._named: dict[str, CompiledPlan] = {"": plan(metric("colour"))}
+        self._seed = self._told_of = 0
+        self._invariants = Invariants(self)
+        self.receiver.before_each = self._invariants.charged
+        self._drawn: list[str] = []
+        self._patches = ExitStack()
+        self._note_counts()
+        logging.getLogger("clientsdk").addHandler(self.log)
+
+    def end(self) -> None:
+        """Close what is open."""
+        for client in self.clients.values():
+            client.close()
+        logging.getLogger("clientsdk").removeHandler(self.log)
+        self._patches.close()
+
+    def _note_counts(self) -> None:
+        """Note the counts of items that chains are drawn from."""
+        draw = PermuteAndFlip.draw
+
+        def noting(mechanism: PermuteAndFlip, counts: Iterable[int], *given: object) -> object:
+            self._drawn.append(" ".join(map(str, counts)))
+            return draw(mechanism, counts, *given)  # type: ignore[arg-type]
+
+        self._patches.enter_context(mock.patch.object(PermuteAndFlip, "draw", noting))
+
+    def run(self, line: str) -> str:
+        """Make one step, check what it says and what must hold; return what came of it."""
+        step, arrow, expected = line.partition("->")
+        who, colon, rest = step.partition(":")
+        if not colon or who.startswith(("plan", "words", "told")):
+            who, rest = "a", step
+        verb, *words = rest.split()
+        came = str(getattr(self, f"_{verb}")(who, words))
+        self._settle_debts()
+        wanted = " ".join(expected.split()) if arrow else _USUAL.get(verb, came)
+        if verb == "ledger" and arrow:
+            keys = [each.split()[0] for each in wanted.split(", ")]
+            came = ", ".join(f"{key} {self._of_ledger(who, key)}" for key in keys)
+        assert wanted in (came, "anything"), f"came: {came}\nwanted: {wanted}"
+        self._invariants.check(verb)
+        return came
+
+    def _settle_debts(self) -> None:
+        owed = [each._store.erasure.pending for each in self.clients.values() if each._is_open]
+        self.owes = any(owed)
+
+    def counted_by_period(self, messages: list[tuple[int, bytes]]) -> Counter[int]:
+        """What an aggregator counts, in micro-epsilon, by the number of the period."""
+        newest: dict[bytes, tuple[int, int]] = {}
+        known = {each.fingerprint: each for each in self.plans}
+        for report in reports(messages):
+            mechanism = known[report.fingerprint].metrics[report.metric].mechanism
+            cost = report.event // WEEK, mechanism.certified(report.level)
+            newest[report.chain] = max(cost, newest.get(report.chain, cost))
+        found = Counter[int]()
+        for period, cost_ in newest.values():
+            found[period] += cost_
+        return found
+
+    # What is there.
+
+    def _plan(self, who: str, words: list[str]) -> None:
+        """``plan METRICS`` is the usual one; ``plan later: METRICS`` is one to start with."""
+        name, colon, text = " ".join(words).partition(": ")
+        self._named[name if colon else ""] = plan_of(text if colon else name)
+
+    def _start(self, who: str, words: list[str]) -> str:
+        said = parts(words, ("plan", "without", "ceilings", "age", "off"))
+        compiled = self._named[said.get("plan", [""])[0]]
+        self._seed += 1
+        options: dict[str, object] = {}
+        if "ceilings" in said:
+            options["ceilings"] = ceilings(*said["ceilings"])
+        if "age" in said:
+            options["quota"] = Quota(age=duration(said["age"][0]) / 1000)
+        if "off" in said:
+            options["settings"] = Settings(disabled=True)
+        if compiled not in self.plans:
+            self.plans.append(compiled)
+        try:
+            client = SeededClient(
+                compiled,
+                seed=self._seed,
+                state=self.path,
+                clock=self.clock,
+                publisher=self.receiver,
+                consent="without" not in said,
+                **options,  # type: ignore[arg-type]
+            )
+        except (PlanError, StoreError) as error:
+            return type(error).__name__
+        self.clients[who] = client
+        self.tallies[client] = Tally()
+        return "started"
+
+    def _close(self, who: str, words: list[str]) -> None:
+        self.tallies.pop(self.clients[who])
+        self.clients.pop(who).close()
+
+    def _die(self, who: str, words: list[str]) -> None:
+        """End as a process does that is killed: the connection goes without tidying up."""
+        client = self.clients.pop(who)
+        self.tallies.pop(client)
+        if client._is_open:
+            client._store.database.disconnect()
+
+    # What an app does.
+
+    def _record(self, who: str, words: list[str]) -> str:
+        said = parts(words, ("value",))
+        names = [each for each in said[""] if not re.fullmatch(r"x\d+", each)]
+        (times,) = [int(each[1:]) for each in said[""] if each not in names] or [1]
+        client, outcomes = self.clients[who], []
+        for name in names * times:
+            usual = FIGURE if client.plan.metric(name).type == "number" else MARK
+            outcome = client.record(name, said.get("value", [usual])[0])
+            self.tallies[client].outcomes[name, outcome] += 1
+            outcomes.append(outcome.value.replace("_", " "))
+        return _runs(outcomes)
+
+    def _flush(self, who: str, words: list[str]) -> str:
+        client = self.clients[who]
+        try:
+            result = client.flush()
+        except StoreError:
+            return "StoreError"
+        self.tallies[client].sent += result.sent
+        self.tallies[client].lapsed += result.lapsed
+        return _of_flush(result)
+
+    def _agree(self, who: str, words: list[str]) -> str:
+        again = "again" in words
+        groups = [each for each in words if each != "again"] or None
+        return self._yes(lambda: self.clients[who].give_consent(groups=groups, again=again))
+
+    def _withdraw(self, who: str, words: list[str]) -> str:
+        return self._yes(lambda: self.clients[who].withdraw_consent(groups=words or None))
+
+    def _renew(self, who: str, words: list[str]) -> str:
+        again = "again" in words
+        amounts = [each for each in words if each != "again"]
+        wanted = ceilings(*amounts) if amounts else None
+        return self._yes(lambda: self.clients[who].renew_consent(wanted, again=again))
+
+    def _yes(self, call: Callable[[], bool]) -> str:
+        try:
+            return "yes" if call() else "no"
+        except StoreError:
+            return "StoreError"
+
+    # What passes.
+
+    def _wait(self, who: str, words: list[str]) -> None:
+        self.clock.now += duration(" ".join(words))
+
+    def _time(self, who: str, words: list[str]) -> None:
+        """``time 2w 1ms`` is so long after the start; ``time due``, ``time expiry``."""
+        if words == ["due"]:
+            self.clock.now = max(self.clock.now, self.clients[who].next_due() or 0)
+        elif words[0] == "expiry":
+            self.clock.now = self.clients[who].plan.expires + duration(" ".join(words[1:]))
+        else:
+            self.clock.now = START + duration(" ".join(words))
+
+    def _run(self, who: str, words: list[str]) -> None:
+        """``run out``: send everything, each report when it is due."""
+        before = len(reports(self.receiver.messages))
+        run_out(self.clients[who])
+        self.tallies[self.clients[who]].sent += len(reports(self.receiver.messages)) - before
+
+    def _forget(self, who: str, words: list[str]) -> None:
+        """Let the moment pass for which refusals are remembered."""
+        self.clients[who]._store.refusals.clear()
+
+    def _receiver(self, who: str, words: list[str]) -> None:
+        """``receiver refuses``; ``receiver breaks 1``: after it has taken one message."""
+        self.receiver.left = int(words.pop()) if words[-1].isdigit() else 0
+        self.receiver.mode = " ".join(words)
+
+    def _messages(self, who: str, words: list[str]) -> None:
+        """``messages 100``: let none be longer than so many bytes."""
+        name = "clientsdk.sending.sender.MAX_MESSAGE"
+        self._patches.enter_context(mock.patch(name, int(words[0])))
+
+    def _meanwhile(self, who: str, words: list[str]) -> None:
+        """Make a step while the receiver has its next message in hand: ``before`` or ``after``."""
+        (when, *step) = words
+        verb, *rest = step
+        self.receiver.meanwhile[when] = lambda: getattr(self, f"_{verb}")(who, rest)
+
+    def _failing(self, who: str, words: list[str]) -> str:
+        """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
+
+        ``failing "guard"`` lets nothing be forced to disk.
+        """
+        prefix, rest = re.findall(r'"(.*)" (.*)', " ".join(words))[0]
+        verb, *more = rest.removeprefix("after ").split()
+        with self._failures(self.clients[who], prefix, after=rest.startswith("after ")):
+            return str(getattr(self, f"_{verb}")(who, more))
+
+    @contextmanager
+    def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
+        if prefix == "guard":
+            with mock.patch("os.fsync", side_effect=OSError("full")):
+                yield
+            return
+        database = client._store.database
+        sound = database.connection
+        database.connection = Failing(sound, prefix, "disk I/O error", after)
+        database.cursor, database._cursor_of = database.connection.cursor(), database.connection
+        try:
+            yield
+        finally:
+            database.connection = sound
+
+    # What becomes of files.
+
+    def _files(self, what: str) -> list[Path]:
+        assert self.path is not None
+        return [self.path.with_name(self.path.name + suffix) for suffix in _FILES[what]]
+
+    def _copy(self, who: str, words: list[str]) -> None:
+        (name,) = words or ["copy"]
+        for file in self._files("everything"):
+            if file.exists():
+                shutil.copy(file, file.with_name(f"{name}{file.name}"))
+
+    def _restore(self, who: str, words: list[str]) -> None:
+        """``restore state``, ``restore everything``: put an earlier copy in its place."""
+        what, *names = words
+        self._lose(who, [what])
+        for file in self._files(what):
+            copied = file.with_name(f"{(names or ['copy'])[0]}{file.name}")
+            if copied.exists():
+                shutil.copy(copied, file)
+
+    def _lose(self, who: str, words: list[str]) -> None:
+        self.accidents = True
+        for file in self._files(words[0]):
+            file.unlink(missing_ok=True)
+
+    def _damage(self, who: str, words: list[str]) -> None:
+        """``damage state``: all of it; ``damage state 100``: some bytes from there on."""
+        self.accidents = True
+        what, *at = words
+        file = self._files(what)[0]
+        with open(file, "r+b") as content:
+            content.seek(int(at[0]) if at else 0)
+            content.write(b"\xa5" * (64 if at else file.stat().st_size))
+
+    def _cut(self, who: str, words: list[str]) -> None:
+        """``cut guard 256``: keep the first bytes alone."""
+        self.accidents = True
+        file = self._files(words[0])[0]
+        file.write_bytes(file.read_bytes()[: int(words[1])])
+
+    def _alter(self, who: str, words: list[str]) -> None:
+        """Change the file by SQL, as damages and other programs do."""
+        assert self.path is not None
+        self.accidents |= words[0] == "PRAGMA"
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(" ".join(words))
+
+    # What is said of it.
+
+    def _consent(self, who: str, words: list[str]) -> str:
+        client = self.clients[who]
+        said = [f"{name} {each.value}" for name, each in client.group_consent.items()]
+        return ", ".join([client.consent.value, *said])
+
+    def _ledger(self, who: str, words: list[str]) -> str:
+        return "read" if self.clients[who].ledger() else ""
+
+    def _of_ledger(self, who: str, key: str) -> str:
+        try:
+            ledger = self.clients[who].ledger()
+        except StoreError:
+            return "StoreError"
+        return _LEDGER[key](ledger)
+
+    def _sent(self, who: str, words: list[str]) -> str:
+        """What has been received since this was asked last: metrics, each with its level."""
+        found = reports(self.receiver.messages[self._told_of :])
+        self._told_of = len(self.receiver.messages)
+        return ", ".join(f"{self._name(each)} {each.level + 1}" for each in found) or "nothing"
+
+    def _name(self, report: Sent) -> str:
+        (known,) = (each for each in self.plans if each.fingerprint == report.fingerprint)
+        return known.metrics[report.metric].name
+
+    def _shown(self, who: str, words: list[str]) -> str:
+        """The metrics of what a preview shows."""
+        return _names({each.metric for each in self.clients[who].preview().reports})
+
+    def _counts(self, who: str, words: list[str]) -> str:
+        """The counts of items that were drawn from since this was asked last."""
+        found, self._drawn = self._drawn, []
+        return ", ".join(found) or "nothing"
+
+    def _pseudonyms(self, who: str, words: list[str]) -> str:
+        return str(len({each.pseudonym for each in reports(self.receiver.messages)}))
+
+    def _due(self, who: str, words: list[str]) -> str:
+        due = self.clients[who].next_due()
+        return "nothing" if due is None else f"after {(due - START) // 3_600_000}h"
+
+    def _aside(self, who: str, words: list[str]) -> str:
+        """How many damaged files are kept."""
+        assert self.path is not None
+        return str(len(list(self.path.parent.glob("*-damaged-*[0-9]"))))
+
+    def _told(self, who: str, words: list[str]) -> str:
+        """``told once TEXT -> yes``: whether a line that was logged has a text."""
+        count, *text = words
+        found = sum(" ".join(text) in line for line in self.log.lines)
+        return "yes" if found == {"once": 1, "never": 0}[count] else f"{found} times"
+
+    def _words(self, who: str, words: list[str]) -> str:
+        """Whether the ledger in words has a text."""
+        return "yes" if " ".join(words) in str(self.clients[who].ledger()) else "no"
+
+
+def _runs(said: list[str]) -> str:
+    """Write equal texts once, each with its number unless there is one or all are equal."""
+    if len(set(said)) == 1:
+        return said[0]
+    runs = [(each, len(list(same))) for each, same in groupby(said)]
+    return ", ".join(each if number == 1 else f"{number} {each}" for each, number in runs)
+
+
+def _of_flush(result: FlushResult) -> str:
+    lapses = {name: number for name, number in result.lapses._asdict().items() if number}
+    numbers = {"sent": result.sent, "remaining": result.remaining, **lapses}
+    said = [f"{name} {n}" for name, n in numbers.items() if n or name == "sent"]
+    return ", ".join(said + ([] if result.error is None else [type(result.error).__name__]))
+
+
+def _amounts(values: Iterable[int]) -> str:
+    return " ".join(map(epsilon, values)) or "none"
+
+
+def _names(values: Iterable[str]) -> str:
+    return " ".join(sorted(each.partition("/")[2] for each in values)) or "nothing"
+
+
+def _recordings(period: LedgerPeriod) -> str:
+    said = period.recordings.items()
+    return " ".join(f"{'all' if n == ALL_METRICS else n.partition('/')[2]} {k}" for n, k in said)
+
+
+def _weeks(numbers: Iterable[int]) -> str:
+    return " ".join(str(number - START // WEEK) for number in numbers) or "none"
+
+
+#: What ``ledger`` can say; amounts are epsilons, periods are weeks since the start.
+_LEDGER: dict[str, Callable[[Ledger], str]] = {
+    "reserved": lambda ledger: epsilon(ledger.reserved),
+    "spent": lambda ledger: epsilon(ledger.spent),
+    "carried": lambda ledger: epsilon(ledger.carried),
+    "ceilings": lambda ledger: _amounts([ledger.ceilings.period, ledger.ceilings.lifetime]),
+    "damaged": lambda ledger: str(ledger.damaged),
+    "restored": lambda ledger: str(ledger.restored),
+    "period": lambda ledger: _weeks([ledger.period]),
+    "periods": lambda ledger: _weeks(each.number for each in ledger.periods),
+    "reserved-each": lambda ledger: _amounts(each.reserved for each in ledger.periods),
+    "spent-each": lambda ledger: _amounts(each.spent for each in ledger.periods),
+    "named": lambda ledger: _weeks(each.number for each in ledger.periods if each.pseudonym),
+    "waiting": lambda ledger: _names(each.metric for each in ledger.pending),
+    "recorded": lambda ledger: ", ".join(map(_recordings, ledger.periods)) or "nothing",
+    "permanent": lambda ledger: _amounts(each.cost for each in ledger.permanent),
+    "groups": lambda ledger: " ".join(f"{n} {said.value}" for n, said in ledger.groups) or "none",
+    "held": lambda ledger: _names(each.metric for each in ledger.permanent if each.held),
+}
+#: What comes of a step that says nothing of it.
+_USUAL = {
+    "record": "accepted",
+    "agree": "yes",
+    "withdraw": "yes",
+    "renew": "yes",
+    "start": "started",
+    "told": "yes",
+    "words": "yes",
+}
