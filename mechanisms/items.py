@@ -126,4 +126,6 @@ class Item:
     p_value: float | None = None
     significant: bool | None = None
     confounded_with: tuple[str, ...] = ()
+    #: Reports and average of the first arm and of this one, where the item is their difference.
+    arms: tuple[tuple[float, float], ...] = ()
     method: Method = Method.UNBIASED

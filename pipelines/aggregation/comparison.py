@@ -92,6 +92,7 @@ def _differences(
             p_value=min(1.0, number * found.p_value),
             significant=not found.low <= 0 <= found.high,
             method=Method.ALWAYS,
+            arms=tuple((each.reports, each.mean) for each in (one, other)),
         )
         yield Compared(arm.name, item, why)
 

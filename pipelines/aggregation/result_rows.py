@@ -321,6 +321,7 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
             "display": item.display,
             "detection_floor": found.detection_floor,
             "reach": None if found.reach is None else [list(each) for each in found.reach],
+            "arms": [list(each) for each in item.arms] or None,
             "significant": item.significant,
             "p_value": item.p_value,
             "confounded_with": list(item.confounded_with) or None,
@@ -350,6 +351,7 @@ def _round(row: dict[str, object], step: RoundingStep) -> None:
         "error": step.error,
         "probability": probability,
         "multiples": lambda reach: [[*map(multiple, each)] for each in reach],
+        "averages": lambda arms: [[reports, step.nearest(mean)] for reports, mean in arms],
     }
     row |= {
         name: how[rounding](row[name])

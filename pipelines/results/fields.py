@@ -23,7 +23,9 @@ Kind: TypeAlias = Literal[
     "text", "integer", "number", "boolean", "time", "integers", "texts", "pairs"
 ]
 #: How a figure that is computed from payloads is rounded before it is published.
-Rounding: TypeAlias = Literal["exact", "nearest", "up", "down", "error", "probability", "multiples"]
+Rounding: TypeAlias = Literal[
+    "exact", "nearest", "up", "down", "error", "probability", "multiples", "averages"
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 T = TypeVar("T")

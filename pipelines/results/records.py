@@ -183,6 +183,15 @@ class EstimateRecord(OfWindow):
             rounding="multiples",
         ),
     ]
+    arms: Annotated[
+        tuple[tuple[float, float], ...] | None,
+        About(
+            "of a difference: the reports of the last level in the first arm and in this one, and "
+            "the average of each",
+            absent=(),
+            rounding="averages",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,7 +357,7 @@ VIEW_EXPERIMENTS = View(
     _columns(
         EstimateRecord,
         *(*_KEY, "kind", "item", "value", "low", "high", "p_value", "significant", "unit"),
-        *("reports", "reports_by_level", "withheld", "revision", "complete"),
+        *("reports", "reports_by_level", "withheld", "revision", "complete", "arms"),
         low="lower end of the interval, for all looks together",
         high="upper end of it",
         p_value="p-value at all looks together: that there is no effect; of an arm_share, that "
