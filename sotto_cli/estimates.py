@@ -21,6 +21,12 @@ examples:
   sotto estimates --state build/state --by os,app_version
       each combination of two segments; --by os is each value of one, an experiment's name its arms
   sotto estimates --state build/state --segment os=linux
+  sotto estimates --state build/state --metric carrier --from 2013-04-01 --to 2013-07-01
+      one estimate of all windows that lie in between; docs/guides/results.md (Ranges) says more
+  sotto estimates --state build/state --metric carrier --from 2013-06-01 --to 2013-07-01 \
+      --compare previous
+      how it differs from as long a range before; or from 2013-04-01..2013-05-01, from a segment
+      such as os=linux, or, with --by or --segment, from all
 """
 
 from __future__ import annotations
@@ -28,21 +34,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sotto.clocks import now_ms
 from sotto.columns import time_text
 from sotto.csv_cells import write_csv_rows
-from sotto_cli.options import add, add_format, warn
+from sotto.errors import ParameterError
+from sotto_cli.options import add, add_format, add_results, reader_of, warn
+
+if TYPE_CHECKING:
+    from pipelines.results.range_windows import WindowRange
+    from pipelines.results.reader import ResultsReader
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    place = parser.add_mutually_exclusive_group(required=True)
-    add(place, "--state")
-    add(place, "--database")
+    add_results(parser)
     add(parser, "--collector NAME", "only this one's, of a database that serves several")
     add(parser, "--metric")
     add(parser, "--window TIME", "only windows that contain this time")
+    since = "one estimate of all windows since then, of one --metric"
+    add(parser, "--from TIME", since, dest="since")
+    add(parser, "--to TIME", "and of those that end until then")
+    against = "how that differs from another range, a segment, 'all' or 'previous'"
+    add(parser, "--compare WHAT", against)
     add(parser, "--under SHARE", "also what the truth may be if so many reports are forged")
     chosen = parser.add_mutually_exclusive_group()
     add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
@@ -56,14 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pipelines.exporter.freshness import stale
     from pipelines.results import printed
-    from pipelines.results.reader import ResultsReader
     from pipelines.sinks.sql import Results, of_state
     from pipelines.storage.directory import LastRun
 
     last = None if args.state is None else LastRun.of(Path(args.state))
-    with ResultsReader(args.database or of_state(args.state), args.state) as reader:
+    with reader_of(args) as reader:
         for text in stale(reader.health(), last, now_ms()):
             warn(text)
+        if (wanted := _range_of(args)) is not None:
+            return _print_range(args, reader, wanted)
     chosen = printed.EstimateChoice(
         args.metric, args.window, args.collector, args.by, args.segment, args.experiment, args.under
     )
@@ -76,12 +93,51 @@ def run(args: argparse.Namespace) -> int:
             lines = printed.table(rows, everything=args.all, alarms=alarms, under=args.under)
         print("\n".join(lines))
         return 0
-    if args.format == "json":
-        json.dump(rows, sys.stdout, indent=1)
-        print()
-    else:
-        write_csv_rows(sys.stdout, chosen.columns, rows)
+    _print_rows(args.format, chosen.columns, rows)
     for window, messages in alarms.items():
         for message in messages:
             warn(f"{window[3]}, {time_text(window[4])}: {message}")
     return 0
+
+
+def _range_of(args: argparse.Namespace) -> WindowRange | None:
+    """Return the range that is asked for, if one is."""
+    from pipelines.results.fields import moment
+    from pipelines.results.range_windows import WindowRange
+
+    since, until = (None if each is None else moment(each) for each in (args.since, args.to))
+    if not (since or until or args.compare):
+        return None
+    if args.metric is None or args.experiment or args.under is not None or args.window is not None:
+        raise ParameterError(
+            "--from, --to and --compare are of one --metric, without --window, --under and "
+            "--experiment"
+        )
+    return WindowRange(args.metric, since, until, args.segment or "", args.by, args.collector)
+
+
+def _print_range(args: argparse.Namespace, reader: ResultsReader, wanted: WindowRange) -> int:
+    from pipelines.results import encode, printed, views
+
+    if args.compare is None:
+        estimates = reader.range_estimates(wanted)
+        lines = printed.ranges(estimates, everything=args.all)
+        kind, rows = views.RANGES, views.rows_of(views.RANGES, estimates)
+    else:
+        differences = reader.compared(wanted, wanted.against(args.compare))
+        lines = printed.comparisons(differences, everything=args.all)
+        kind, rows = views.COMPARISONS, views.rows_of(views.COMPARISONS, differences)
+    if args.format == "table":
+        print("\n".join(lines))
+    else:
+        names = [each.name for each in kind.columns]
+        _print_rows(args.format, names, list(encode.objects(kind, rows)))
+    return 0
+
+
+def _print_rows(form: str, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
+    if form == "json":
+        json.dump(rows, sys.stdout, indent=1)
+        print()
+    else:
+        write_csv_rows(sys.stdout, columns, rows)

@@ -70,15 +70,38 @@ def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
     """Return by what factor the variance of an estimate of a metric is larger, at most.
 
     That is ``1 + (k - 1) r`` for a constant metric, k being the most periods that a window has a
-    part of, and r the part of a report's noise that is the permanent response's; 1 for others.
-    Given the permanent response, a report's contribution has that one's as its mean. So r is the
-    ratio of their variances, and 1 where that is not known. L. Kish, "Survey Sampling", Wiley 1965,
-    section 5.4.
+    part of, and r the part of a report's noise that all share (:func:`shared_part`); 1 for others.
+    L. Kish, "Survey Sampling", Wiley 1965, section 5.4.
     """
-    if metric.kind != "constant" or (periods := plan.periods_in(metric)) == 1:
+    others = plan.periods_in(metric) - 1
+    return 1 + others * shared_part(metric) if others else 1.0
+
+
+def shared_part(metric: CompiledMetric, reports_by_level: Sequence[int] = ()) -> float:
+    """Return the part of the noise of a metric's reports that is a permanent response's, at most.
+
+    It is 0 for a metric that is not constant. Given the permanent response, a report's contribution
+    has that one's as its mean. So it is the ratio of their variances, and 1 where that is not
+    known; ``reports_by_level`` by default are all of the last level that is sent.
+    """
+    if metric.kind != "constant":
+        return 0.0
+    if metric.type not in ("category", "boolean", "survey"):
         return 1.0
-    finite = metric.type in ("category", "boolean", "survey")
-    return 1 + (periods - 1) * (metric.mechanism.shared_noise(metric.sent) if finite else 1.0)
+    mechanism, last = metric.mechanism, metric.sent - 1
+    part = mechanism.shared_noise(metric.sent)
+    noises = [mechanism.noise(level) for level in range(metric.sent)]
+    sent = [(n, each) for n, each in zip(reports_by_level, noises, strict=False) if n and each]
+    if (strongest := noises[last]) is None or not sent:
+        return part
+    reports = sum(n for n, _ in sent)
+    # Reports of weaker levels have more noise of their own.
+    ratios = [
+        reports * getattr(strongest, truth) / total
+        for truth in ("no", "yes")
+        if (total := sum(n * getattr(each, truth) for n, each in sent)) > 0
+    ]
+    return min(part * max(ratios, default=1.0), 1.0)
 
 
 def widened(estimate: Estimate, effect: float) -> Estimate:
@@ -178,6 +201,24 @@ def rows_of_windows(
     return window_rows, estimate_rows
 
 
+def rows_of_sum(
+    metric: CompiledMetric,
+    counts: Matrix,
+    strings: Sequence[str],
+    least: int,
+    strata: int,
+    effect: float,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of what the sum of published tables tells, without the names of a window.
+
+    ``strata`` are told apart in each of the tables; variances are ``effect`` times as large.
+    """
+    for item in estimate(metric, counts, strings, least, strata):
+        item = replace(item, estimate=widened(item.estimate, effect))
+        found = item.estimate
+        yield _row_of(metric, item, found.reports_by_level, reason(found.n, least), least)
+
+
 class _Rows:
     """The rows of one window of a metric: of all reports, and of the slices that have any."""
 
@@ -191,7 +232,7 @@ class _Rows:
     ) -> None:
         self.plan = registry.by_fingerprint[key.fingerprint]
         self.metric = self.plan.metrics[key.metric]
-        self.strings = _strings(key, registry, candidates)
+        self.strings = strings_of(key, registry, candidates)
         self.least = registry.minimum_reports(key.fingerprint, key.metric)
         self.effect = design_effect(self.plan, self.metric)
         first, *_ = cells.values()
@@ -251,22 +292,10 @@ class _Rows:
         positions = Counter(row["segment"] for row in self.estimates)
         for segment, item, why in compared(self.published, self.arrived):
             if segment in positions:
-                row = self._row(item, item.estimate.reports_by_level, why)
+                row = _row_of(self.metric, item, item.estimate.reports_by_level, why, self.least)
                 named = {**self.common, "segment": segment, "position": positions[segment]}
                 self.estimates.append({**named, **row})
                 positions[segment] += 1
-
-    def _row(self, item: Item, by_level: Sequence[int], why: str | None) -> dict[str, object]:
-        """Return the row of an estimate; it has all digits where the plan asks for one report."""
-        row = _row(item, by_level, why)
-        if self.least > 1 and item.kind not in UNROUNDED:
-            length = _length(self.metric, item)
-            _round(row, step_of(self.metric.mechanism, by_level, length))
-        if item.kind == "mean" and isinstance(value := row["value"], float):
-            # The shown value of a mean can be one, whatever noise and rounding do.
-            low, high = _ends(self.metric)
-            row["display"] = min(max(value, low), high)
-        return row
 
     def _add(self, part: Slice) -> None:
         """Add the rows of a slice."""
@@ -295,8 +324,22 @@ class _Rows:
                 of_item = why or reason(item.estimate.n, least)
                 if item.kind in PARTS and not apart:
                     of_item = of_item or f"a {item.kind} has too few reports of a level"
-                row = self._row(item, by_level, of_item)
+                row = _row_of(metric, item, by_level, of_item, least)
                 self.estimates.append({**named, "position": number, **row})
+
+
+def _row_of(
+    metric: CompiledMetric, item: Item, by_level: Sequence[int], why: str | None, least: int
+) -> dict[str, object]:
+    """Return the row of an estimate; it has all digits where the plan asks for one report."""
+    row = _row(item, by_level, why)
+    if least > 1 and item.kind not in UNROUNDED:
+        _round(row, step_of(metric.mechanism, by_level, _length(metric, item)))
+    if item.kind == "mean" and isinstance(value := row["value"], float):
+        # The shown value of a mean can be one, whatever noise and rounding do.
+        low, high = _ends(metric)
+        row["display"] = min(max(value, low), high)
+    return row
 
 
 def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str, object]:
@@ -374,7 +417,7 @@ def _ends(metric: CompiledMetric) -> tuple[float, float]:
     return metric.range or (0.0, 1.0)
 
 
-def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
+def strings_of(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
     """Return what to look for: the candidates of all versions, in order, each once."""
     versions = registry.same[key.fingerprint, key.metric]
     found = [candidates.get(each.fingerprint, {}).get(each.metric.name, ()) for each in versions]

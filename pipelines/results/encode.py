@@ -1,4 +1,4 @@
-"""Rows of a view as JSON, CSV, Parquet or Arrow, with the view's columns and what they mean."""
+"""Rows of rows as JSON, CSV, Parquet or Arrow, with the view's columns and what they mean."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from pipelines.results.fields import Kind, moment
 from pipelines.results.reader import Row
-from pipelines.results.views import View
+from pipelines.results.views import RowSet
 from sotto.csv_cells import write_csv_rows
 
 #: Writes rows, which come some at a time, to a file.
-Writer: TypeAlias = Callable[[View, Iterable[Sequence[Row]], IO[bytes]], None]
+Writer: TypeAlias = Callable[[RowSet, Iterable[Sequence[Row]], IO[bytes]], None]
 
 _TYPES: Mapping[Kind, Any] = {
     "text": pa.string(),
@@ -41,8 +41,8 @@ def time_text(milliseconds: int) -> str:
     return moment(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def arrow_schema(view: View) -> Any:
-    """Return the Arrow schema of a view; each field's metadata has what the column means."""
+def arrow_schema(view: RowSet) -> Any:
+    """Return the Arrow schema of rows; each field's metadata has what the column means."""
     return pa.schema(
         [
             pa.field(each.name, _TYPES[each.kind], metadata={"comment": each.comment})
@@ -52,7 +52,7 @@ def arrow_schema(view: View) -> Any:
     )
 
 
-def arrow_batch(view: View, rows: Sequence[Row]) -> Any:
+def arrow_batch(view: RowSet, rows: Sequence[Row]) -> Any:
     """Return rows as a record batch of :func:`arrow_schema`."""
     schema = arrow_schema(view)
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
@@ -60,7 +60,7 @@ def arrow_batch(view: View, rows: Sequence[Row]) -> Any:
     return pa.record_batch(arrays, schema=schema)
 
 
-def objects(view: View, rows: Iterable[Row]) -> Iterator[dict[str, object]]:
+def objects(view: RowSet, rows: Iterable[Row]) -> Iterator[dict[str, object]]:
     """Yield rows as JSON has them, by name of the column."""
     names = [column.name for column in view.columns]
     times = [at for at, column in enumerate(view.columns) if column.kind == "time"]
@@ -76,7 +76,7 @@ def objects(view: View, rows: Iterable[Row]) -> Iterator[dict[str, object]]:
         yield dict(zip(names, values, strict=True))
 
 
-def write_json(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+def write_json(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
     """Write a list of objects, one a line."""
     before = "[\n"
     for rows in batches:
@@ -86,7 +86,7 @@ def write_json(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) ->
     file.write(b"[]\n" if before == "[\n" else b"\n]\n")
 
 
-def write_csv(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+def write_csv(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
     """Write a line a row under names; lists are JSON, and what is null is empty."""
     text = io.TextIOWrapper(file, "utf-8", newline="")
     names = [each.name for each in view.columns]
@@ -95,14 +95,14 @@ def write_csv(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> 
     text.detach()
 
 
-def write_parquet(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+def write_parquet(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
     """Write Apache Parquet, a row group a batch."""
     with pq.ParquetWriter(file, arrow_schema(view)) as writer:
         for rows in batches:
             writer.write_batch(arrow_batch(view, rows))
 
 
-def write_arrow(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+def write_arrow(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
     """Write an Arrow IPC file (Feather), a record batch a batch."""
     with pa.ipc.new_file(file, arrow_schema(view)) as writer:
         for rows in batches:

@@ -118,7 +118,3 @@ def page_of(view: View) -> Answers:
 
 def _column(column: Column) -> Schema:
     return {"description": column.comment, "anyOf": [_TYPES[column.kind], _NULL]}
-
-
-def _example(column: Column) -> object:
-    return _EXAMPLES[column.kind] if column.example is None else column.example

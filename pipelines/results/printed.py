@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 from mechanisms.estimate import forged
 from mechanisms.items import OF_EXPERIMENTS, Method
+from pipelines.results.fields import milliseconds
+from pipelines.results.records import OfRange, RangeComparison, RangeEstimate
 from pipelines.results.tables import ALARMS, ESTIMATES
 from pipelines.results.views import ENDS
 from pipelines.sinks.sql import Results
@@ -24,6 +26,8 @@ Window: TypeAlias = tuple[Any, ...]
 _UNDER = ("under_low", "under_high")
 _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
 _COMPARED = ("arm", "of", "difference", "at all looks", "p-value", "reports", "withheld")
+_RANGE_HEADS = ("", "estimate", "95 % interval", "reports", "windows", "method")
+_DIFFERENCE_HEADS = ("", "estimate", "against", "difference", "95 % interval", "found from", "")
 _BIASED = frozenset(each.value for each in Method if each.biased)
 
 
@@ -285,3 +289,68 @@ def _compared(row: Row) -> tuple[str, ...]:
 
 def _arm(row: Row) -> str:
     return str(row["segment"].partition("=")[2])
+
+
+def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:
+    """Return estimates of ranges for people to read: a block a metric and segment."""
+    lines: list[str] = []
+    for title, block in groupby(found, _range_title):
+        rows = [each for each in block if everything or _stands_out(each)]
+        cells: list[tuple[str, ...]] = [_RANGE_HEADS]
+        for row in rows:
+            remark = "biased" if row.low is None else "" if row.method == "unbiased" else row.method
+            interval = _interval(row.low, row.high)
+            numbers = (_number(row.value), interval, f"{row.reports:,}", f"{row.windows:,}")
+            cells.append((_range_item(row), *numbers, str(remark or "")))
+        lines += [title, *_indented(cells), ""]
+    return lines
+
+
+def comparisons(found: Sequence[RangeComparison], *, everything: bool) -> list[str]:
+    """Return how ranges or segments differ, for people to read: a block a metric and segment."""
+    lines: list[str] = []
+    for title, block in groupby(found, _compared_title):
+        cells: list[tuple[str, ...]] = [_DIFFERENCE_HEADS]
+        for row in block:
+            if everything or _stands_out(row):
+                figures = (row.value, row.against, row.difference)
+                numbers = (*map(_number, figures), _interval(row.low, row.high))
+                smallest, remark = _number(row.smallest_found), "biased" * (row.low is None)
+                cells.append((_range_item(row), *numbers, smallest, remark))
+        lines += [title, *_indented(cells), ""]
+    lines.append("'found from' is the smallest true difference that is told from zero in 80 % of")
+    lines.append("cases. Intervals are of the reports counted, and each holds by itself: of many")
+    lines.append("figures looked at, one in twenty is off by chance.")
+    return lines
+
+
+def _range_title(row: OfRange) -> str:
+    start, end = (time_text(milliseconds(each)) for each in (row.start, row.end))
+    left_out = f", {row.left_out:,} windows left out" if row.left_out else ""
+    name = f" [{row.segment}]" if row.segment else ""
+    return f"{row.metric}{name}, {start} to {end} ({row.plan} version {row.version}){left_out}"
+
+
+def _compared_title(row: RangeComparison) -> str:
+    start, end = (time_text(milliseconds(each)) for each in (row.against_start, row.against_end))
+    against = f"{start} to {end}"
+    if (row.against_start, row.against_end) == (row.start, row.end):
+        against = row.against_segment or "all reports"
+    return f"{_range_title(row)} against {against}"
+
+
+def _range_item(row: OfRange) -> str:
+    unit = "" if row.unit in (None, "share") else f"({row.unit})"
+    name = " ".join(part for part in (row.kind, row.item, unit) if part)
+    return name.removeprefix("share ")
+
+
+def _stands_out(row: OfRange) -> bool:
+    if row.kind == "string":
+        return bool(getattr(row, "significant", True))
+    return row.kind not in ("cdf", "bit")
+
+
+def _indented(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    right = [0 < column < len(cells[0]) - 1 for column in range(len(cells[0]))]
+    return [f"  {line}" for line in aligned(cells, right)]

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
@@ -15,12 +15,17 @@ import sqlalchemy as sql
 
 from pipelines.results.database import ReadOnlyDatabase
 from pipelines.results.fields import CONVERTED, milliseconds, moment
+from pipelines.results.range_tables import RangeTables
+from pipelines.results.range_windows import WindowRange, runs_of
+from pipelines.results.ranges import RangePart, compared, parts_of
 from pipelines.results.records import (
     Alarm,
     Budget,
     EstimateRecord,
     Health,
     MetricRecord,
+    RangeComparison,
+    RangeEstimate,
     Rejection,
     Window,
 )
@@ -192,6 +197,34 @@ class ResultsReader:
     def estimates(self, chosen: Chosen = Chosen()) -> list[EstimateRecord]:
         """Return estimates in order of metric, window, segment and position."""
         return self._records(EstimateRecord, VIEW_ESTIMATES, chosen)
+
+    def range_estimates(self, wanted: WindowRange) -> list[RangeEstimate]:
+        """Return estimates of a run of windows put together, by segment if that is asked for.
+
+        Shares and means are pooled from published estimates. Quantiles, distributions and strings
+        come from the state directory, and are missing without one.
+
+        Raises ParameterError if there is nothing of it, or its plan is not known.
+        """
+        found = self.at_once(lambda reader: reader._parts(wanted))
+        return [record for part in found for record in part.records()]
+
+    def compared(self, one: WindowRange, other: WindowRange) -> list[RangeComparison]:
+        """Return how much estimates of one range or segment exceed those of the other.
+
+        Both are of the same windows, or have none in common; errors as for
+        :meth:`range_estimates`, and if reports would be on both sides.
+        """
+        both = self.at_once(lambda reader: (reader._parts(one), reader._parts(other)))
+        return compared(*both)
+
+    def _parts(self, wanted: WindowRange) -> list[RangePart]:
+        chosen = Chosen(wanted.collector, wanted.plan, wanted.version, wanted.metric)
+        runs = runs_of(wanted, self.windows(chosen), self.plans())
+        every = None if wanted.segment or wanted.by else ""
+        rows = replace(chosen, since=wanted.since, until=wanted.until, segment=every)
+        tables = None if self._state is None else RangeTables(StateDirectory(self._state))
+        return parts_of(runs, self.estimates(rows), tables)
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.

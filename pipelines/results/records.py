@@ -194,6 +194,73 @@ class EstimateRecord(OfWindow):
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRange:
+    """Names of an estimate of a run of windows, and how many there are."""
+
+    collector: Collector
+    plan: Plan
+    version: Version
+    metric: MetricName
+    start: Annotated[datetime, About("when the first window begins")]
+    end: Annotated[
+        datetime,
+        About("when the last window ends", "2013-06-29T00:00:00.000Z"),
+    ]
+    segment: Annotated[
+        str, About("which reports: empty for all, else such as os=linux or os=linux or mac", "")
+    ]
+    left_out: Annotated[
+        int, About("windows in between that are withheld, not complete or not by segment", 0)
+    ]
+    kind: Annotated[str, About("what is estimated: share, mean, quantile and so on", "share")]
+    item: Annotated[str, About("of which symbol, coordinate, probability or point, by kind", "DL")]
+    unit: Annotated[str | None, About("share, rank, or the unit of the metric", "share")]
+    method: Annotated[
+        str | None, About("how far the estimate can be relied on, as of windows", "unbiased")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeEstimate(OfRange):
+    """An estimate of a run of windows; one that is biased has no interval."""
+
+    value: Annotated[float, About("the estimate for the reports of all windows together", 0.13)]
+    low: Annotated[float | None, About("lower end of the interval of 95 %", 0.12)]
+    high: Annotated[float | None, About("upper end of the interval of 95 %", 0.14)]
+    standard_error: Annotated[
+        float | None,
+        About("standard error, from the randomization alone, with all that is not drawn anew"),
+    ]
+    significant: Annotated[
+        bool | None, About("of a candidate string: whether it is certainly there")
+    ]
+    reports: Annotated[int, About("reports that it is made of", 62530)]
+    windows: Annotated[int, About("windows that it is made of", 13)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeComparison(OfRange):
+    """How much an estimate of a run of windows, or of a segment, exceeds another one."""
+
+    against_start: Annotated[datetime, About("when the first window of the other range begins")]
+    against_end: Annotated[datetime, About("when its last window ends")]
+    against_segment: Annotated[str, About("the other segment; empty for all reports", "")]
+    value: Annotated[float, About("the estimate", 0.13)]
+    against: Annotated[float, About("the other estimate", 0.1)]
+    difference: Annotated[float, About("by how much the first is more than the other", 0.03)]
+    low: Annotated[float | None, About("lower end of its interval of 95 %", 0.01)]
+    high: Annotated[float | None, About("upper end of it", 0.05)]
+    standard_error: Annotated[float | None, About("its standard error, from the randomization")]
+    significant: Annotated[bool | None, About("whether the interval excludes zero", True)]
+    smallest_found: Annotated[
+        float | None,
+        About("smallest true difference that is told from zero with a probability of 80 %", 0.03),
+    ]
+    reports: Annotated[int, About("reports of the first", 62530)]
+    against_reports: Annotated[int, About("reports of the other", 61200)]
+
+
 @dataclass(frozen=True, slots=True)
 class Alarm(OfWindow):
     """Reports of a window that are not those of honest devices."""

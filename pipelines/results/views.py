@@ -7,8 +7,9 @@ have them from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -18,13 +19,15 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from mechanisms.items import OF_EXPERIMENTS, Method
-from pipelines.results.fields import Field, Kind, fields_of
+from pipelines.results.fields import Field, Kind, fields_of, milliseconds
 from pipelines.results.records import (
     Alarm,
     Budget,
     EstimateRecord,
     MetricRecord,
     OfWindow,
+    RangeComparison,
+    RangeEstimate,
     Rejection,
     Window,
 )
@@ -43,14 +46,29 @@ _ORDER = (
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a view."""
+class Heading:
+    """A column of rows that are shown to people."""
 
     name: str
     kind: Kind
-    source: sql.ColumnElement[Any]  #: of a table; a time is still milliseconds
     comment: str
     example: object = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Rows of one kind: their name, what a row is, and their columns."""
+
+    name: str
+    comment: str
+    columns: Sequence[Heading]
+
+
+@dataclass(frozen=True)
+class Column(Heading):
+    """A column of a view."""
+
+    source: sql.ColumnElement[Any] = field(kw_only=True)  #: of a table; a time is milliseconds
 
     @property
     def shown(self) -> sql.Label[Any]:
@@ -63,13 +81,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class View:
+class View(RowSet):
     """A view: its name, what a row is, its columns, and which rows of its table it has."""
 
-    name: str
-    comment: str
-    table: sql.Table
     columns: tuple[Column, ...]
+    table: sql.Table
     where: tuple[sql.ColumnElement[bool], ...] = ()
     #: The columns of the table that a row is one of; a row of the table where there are none.
     grouped: tuple[str, ...] = ()
@@ -264,7 +280,8 @@ def _column(record: type, field: Field, comment: str | None = None, name: str = 
     about, source = field.about, _COMPUTED.get(record, {}).get(field.name)
     if source is None:
         source = _TABLES[record].c[field.stored]
-    return Column(name or field.name, field.kind, source, comment or about.text, about.example)
+    said = comment or about.text
+    return Column(name or field.name, field.kind, said, about.example, source=source)
 
 
 def _value(name: str) -> Column:
@@ -281,28 +298,28 @@ _KNOWN = ESTIMATES.c.value.is_not(None)
 VIEW_WINDOWS = View(
     "windows",
     "the windows that have reports; one row a window",
-    WINDOWS,
-    _columns(Window),
+    table=WINDOWS,
+    columns=_columns(Window),
 )
 VIEW_ESTIMATES = View(
     "estimates",
     "all that is estimated of all windows; one row an estimate",
-    ESTIMATES,
-    _ESTIMATE_COLUMNS,
+    table=ESTIMATES,
+    columns=_ESTIMATE_COLUMNS,
 )
 VIEW_LATEST = View(
     "latest_estimates",
     "estimates of the newest complete window of every metric of a plan's version; of the newest "
     "window where none is complete",
-    ESTIMATES,
-    _ESTIMATE_COLUMNS,
-    (newest(ESTIMATES),),
+    table=ESTIMATES,
+    columns=_ESTIMATE_COLUMNS,
+    where=(newest(ESTIMATES),),
 )
 VIEW_SHARES = View(
     "shares",
     "shares of categories, surveys, ordinals and strings; without those that are withheld",
-    ESTIMATES,
-    (
+    table=ESTIMATES,
+    columns=(
         *_columns(EstimateRecord, *_KEY, "kind", "item"),
         _value("share"),
         *_columns(
@@ -311,50 +328,50 @@ VIEW_SHARES = View(
             *("reports", "complete", "biased"),
         ),
     ),
-    (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
+    where=(ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
 )
 _MEASURED = _columns(EstimateRecord, *ENDS, "unit", "method", "reports", "complete", "biased")
 VIEW_MEANS = View(
     "means",
     "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
-    ESTIMATES,
-    (
+    table=ESTIMATES,
+    columns=(
         *_columns(EstimateRecord, *_KEY, "item"),
         _value("mean"),
         *_MEASURED,
     ),
-    (ESTIMATES.c.kind == "mean", _KNOWN),
+    where=(ESTIMATES.c.kind == "mean", _KNOWN),
 )
 VIEW_QUANTILES = View(
     "quantiles",
     "quantiles of numbers; without those that are withheld",
-    ESTIMATES,
-    (
+    table=ESTIMATES,
+    columns=(
         *_columns(EstimateRecord, *_KEY),
         Column(
             "probability",
             "number",
-            _Probability(ESTIMATES.c.item),
             "share of values up to the quantile; 0.5 is the median",
+            source=_Probability(ESTIMATES.c.item),
         ),
         _value("quantile"),
         *_MEASURED,
     ),
-    (ESTIMATES.c.kind == "quantile", _KNOWN),
+    where=(ESTIMATES.c.kind == "quantile", _KNOWN),
 )
 VIEW_ALARMS = View(
     "alarms",
     "windows whose reports are not those of honest devices; one row a kind of alarm",
-    ALARMS,
-    _columns(Alarm),
+    table=ALARMS,
+    columns=_columns(Alarm),
     private=True,
 )
 VIEW_EXPERIMENTS = View(
     "experiments",
     "how the arms of an experiment differ: their shares of the reports, and differences from the "
     "first arm",
-    ESTIMATES,
-    _columns(
+    table=ESTIMATES,
+    columns=_columns(
         EstimateRecord,
         *(*_KEY, "kind", "item", "value", "low", "high", "p_value", "significant", "unit"),
         *("reports", "reports_by_level", "withheld", "revision", "complete", "arms"),
@@ -365,28 +382,28 @@ VIEW_EXPERIMENTS = View(
         significant="whether the interval excludes zero; of an arm_share, whether arms are not "
         "as planned",
     ),
-    (ESTIMATES.c.kind.in_(OF_EXPERIMENTS),),
+    where=(ESTIMATES.c.kind.in_(OF_EXPERIMENTS),),
 )
 VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
-    QUARANTINE,
-    _columns(Rejection),
+    table=QUARANTINE,
+    columns=_columns(Rejection),
     grouped=("collector", "reason"),
     private=True,
 )
 VIEW_BUDGETS = View(
     "budgets",
     "the audit of every budget period, over the pseudonyms that reported in it",
-    PERIODS,
-    _columns(Budget),
+    table=PERIODS,
+    columns=_columns(Budget),
     private=True,
 )
 VIEW_METRICS = View(
     "metrics",
     "the metrics that have results",
-    WINDOWS,
-    _columns(MetricRecord),
+    table=WINDOWS,
+    columns=_columns(MetricRecord),
     grouped=("collector", "plan", "version", "metric", "type", "mechanism"),
 )
 
@@ -404,3 +421,33 @@ VIEWS = (
     VIEW_REJECTIONS,
     VIEW_BUDGETS,
 )
+
+
+def _of_record(name: str, comment: str, record: type) -> RowSet:
+    columns = (
+        Heading(each.name, each.kind, each.about.text, each.about.example)
+        for each in fields_of(record)
+    )
+    return RowSet(name, comment, tuple(columns))
+
+
+#: Rows that are computed when they are asked for.
+RANGES = _of_record("ranges", "estimates of a run of windows put together", RangeEstimate)
+COMPARISONS = _of_record(
+    "comparisons",
+    "how much estimates of one range or segment exceed those of another",
+    RangeComparison,
+)
+
+
+def rows_of(
+    kind: RowSet, records: Iterable[RangeEstimate | RangeComparison]
+) -> list[tuple[object, ...]]:
+    """Return records as rows, times in milliseconds."""
+    found = []
+    for record in records:
+        values = (getattr(record, each.name) for each in kind.columns)
+        found.append(
+            tuple(milliseconds(each) if isinstance(each, datetime) else each for each in values)
+        )
+    return found

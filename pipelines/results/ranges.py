@@ -1,0 +1,307 @@
+"""Estimates of any run of windows, in all or by segment, and how two of them differ.
+
+Estimates that average over reports are pooled from published rows. Quantiles, distributions and
+strings are no averages: they are estimated from the sum of the tables that publications are made
+of, which a state directory has. A window that is withheld or not complete yet is left out, and
+segments are those of the coarsest partition that the windows have in common. So a figure of a range
+is made of published tables alone, and no combination of figures of ranges and windows depends on
+fewer reports than one of the windows' own figures does (:mod:`pipelines.aggregation.publication`).
+
+Intervals are of the reports that were counted: whether other devices would have answered otherwise
+is not in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from mechanisms.estimate import Estimate
+from mechanisms.estimators.pooling import (
+    PooledDifference,
+    difference,
+    pairs_per_report,
+    part_and_whole,
+    pooled,
+)
+from mechanisms.items import OF_EXPERIMENTS, Method
+from pipelines.aggregation.result_rows import design_effect, shared_part, widened
+from pipelines.results.fields import milliseconds
+from pipelines.results.range_windows import MetricKey, WindowRun, combinations, key_of, names_of
+from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledMetric
+
+#: Kind and item of an estimate.
+ItemKey: TypeAlias = tuple[str, str]
+#: Estimates that have a value, by metric, start of the window and segment.
+_Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
+#: Kinds of estimates that are no averages over reports, or are made of tables together with such.
+FROM_TABLES = frozenset({"quantile", "cdf", "string", "unexplained", "false_names"})
+
+
+@dataclass(frozen=True)
+class PooledItem:
+    """An estimate of a range, as if all its noise were drawn anew, and by what its variance grows.
+
+    ``weight`` is what it counts in an estimate of more reports, ``windows`` how many it is of;
+    ``cycles`` are the reports of each cycle of panels, in which all are of different devices.
+    """
+
+    drawn: Estimate
+    effect: float
+    weight: float
+    windows: int
+    cycles: Mapping[int, int]
+    unit: str | None
+    method: Method
+    significant: bool | None = None
+
+    @property
+    def estimate(self) -> Estimate:
+        """The estimate, with all that its reports share."""
+        return widened(self.drawn, self.effect)
+
+
+@dataclass(frozen=True)
+class RangePart:
+    """A run of windows, and what is estimated of it."""
+
+    run: WindowRun
+    items: Mapping[ItemKey, PooledItem]
+
+    def named(self) -> dict[str, Any]:
+        """Return the fields of a record that name what it is of."""
+        run = self.run
+        names = ("collector", "plan", "version", "metric")
+        return {
+            **dict(zip(names, run.key, strict=True)),
+            "start": run.windows[0].window_start,
+            "end": run.windows[-1].window_end,
+            "segment": run.segment,
+            "left_out": run.left_out,
+        }
+
+    def records(self) -> Iterator[RangeEstimate]:
+        """Yield the estimates."""
+        for (kind, item), each in self.items.items():
+            low, high, error = _ends(each)
+            yield RangeEstimate(
+                **self.named(),
+                kind=kind,
+                item=item,
+                value=each.drawn.value,
+                low=low,
+                high=high,
+                standard_error=error,
+                unit=each.unit,
+                method=each.method.value,
+                significant=each.significant,
+                reports=each.drawn.n,
+                windows=each.windows,
+            )
+
+
+#: Returns estimates from added tables of runs of a metric's windows, in their order.
+AddedTables: TypeAlias = Callable[[Sequence[WindowRun]], Sequence[Mapping[ItemKey, PooledItem]]]
+
+
+def parts_of(
+    runs: Sequence[WindowRun],
+    estimates: Sequence[EstimateRecord],
+    tables: AddedTables | None = None,
+) -> list[RangePart]:
+    """Return what is estimated of runs of windows.
+
+    ``estimates``: those of all their windows and segments, and maybe more. ``tables``: estimates
+    from tables, where there are any.
+
+    Raises ParameterError if nothing can be estimated.
+    """
+    rows = _by_window(estimates)
+    of_tables: list[Mapping[ItemKey, PooledItem]] = [{}] * len(runs)
+    if tables is not None:
+        groups = groupby(runs, lambda run: run.key)
+        of_tables = [each for _, of_metric in groups for each in tables(list(of_metric))]
+    found = [
+        RangePart(run, {**_items(run, rows), **more})
+        for run, more in zip(runs, of_tables, strict=True)
+    ]
+    if not any(part.items for part in found):
+        raise ParameterError(
+            f"nothing is known of {runs[0].key[3]!r} in this range; quantiles, distributions and "
+            "strings of a range need the state directory, which has the counts"
+        )
+    return found
+
+
+def _items(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
+    """Return what is pooled from rows."""
+    found: dict[ItemKey, list[tuple[EstimateRecord, float]]] = defaultdict(list)
+    for start, names in run.pieces.items() if run.metric.type != "string" else ():
+        for name in names:
+            of_piece = rows.get((run.key, start, name), ())
+            present = _present(run.metric, of_piece)
+            for row in of_piece:
+                if row.kind not in FROM_TABLES and row.kind not in OF_EXPERIMENTS:
+                    weight = row.reports * (present if row.kind == "mean" else 1.0)
+                    found[row.kind, row.item].append((row, weight))
+    items = {key: _pooled(run, each) for key, each in found.items()}
+    return {key: each for key, each in items.items() if math.isfinite(each.drawn.value)}
+
+
+def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> PooledItem:
+    in_window = math.sqrt(design_effect(run.plan, run.metric))
+    estimates = []
+    cycles: dict[int, int] = defaultdict(int)
+    for row, _ in rows:
+        value = math.nan if row.value is None else row.value
+        error = math.inf if row.standard_error is None else row.standard_error / in_window
+        estimates.append(Estimate(value, error, row.reports, row.reports_by_level))
+        cycles[cycle_of(run, row.window_start)] += row.reports
+    found = pooled(estimates, [weight for _, weight in rows])
+    methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
+    return PooledItem(
+        found,
+        effect_of(run, cycles, found.reports_by_level),
+        sum(weight for _, weight in rows),
+        len({row.window_start for row, _ in rows}),
+        cycles,
+        rows[0][0].unit,
+        max(methods, key=lambda each: each.biased, default=Method.UNBIASED),
+    )
+
+
+def effect_of(run: WindowRun, cycles: Mapping[int, int], by_level: Sequence[int]) -> float:
+    """Return by what the variance of reports is larger than if all their noise were drawn anew."""
+    pairs = pairs_per_report(cycles.values(), run.plan.most_reports(run.metric))
+    return 1 + (pairs - 1) * shared_part(run.metric, by_level)
+
+
+def cycle_of(run: WindowRun, start: datetime) -> int:
+    """Return the number of the cycle of panels that a window is in, or its own if it is longer."""
+    period, metric = run.plan.period, run.metric
+    length = metric.window if period % metric.window else period * metric.panel
+    return milliseconds(start) // length
+
+
+def _present(metric: CompiledMetric, rows: Sequence[EstimateRecord]) -> float:
+    """Return the estimated share of reports whose value is present, of which a mean is made."""
+    missing = {("missing", "")}
+    if metric.missing and metric.labels:
+        missing.add(("group", metric.labels[-1]))
+    shares = [row.value for row in rows if (row.kind, row.item) in missing]
+    return 1 - sum(each for each in shares if each is not None)
+
+
+def compared(parts: Sequence[RangePart], others: Sequence[RangePart]) -> list[RangeComparison]:
+    """Return how much the estimates of parts exceed those of others, of the same metric.
+
+    A part is compared with the one of its segment, or with the only one. Both are of the same
+    windows, or have none in common.
+
+    Raises ParameterError where they cannot be compared.
+    """
+    found: list[RangeComparison] = []
+    for part in parts:
+        against = [each for each in others if each.run.key == part.run.key]
+        if len(against) > 1:
+            against = [each for each in against if each.run.segment == part.run.segment]
+        for other in against:
+            if len(parts) == 1 or part.run != other.run:
+                nested = _are_nested(part.run, other.run)
+                found += _differences(part, other, nested=nested)
+    if not found:
+        raise ParameterError(
+            "the two have no estimate in common: both must be of one version of a plan, and of "
+            "segments that both have"
+        )
+    return found
+
+
+def _are_nested(run: WindowRun, other: WindowRun) -> bool:
+    """Return whether a segment is compared with all reports; refuse what has some in common."""
+    if not {each.window_start for each in run.windows} & {
+        each.window_start for each in other.windows
+    }:
+        return False
+    names = {*names_of(run.segment), *names_of(other.segment)}
+    if (experiment := run.plan.experiment) is not None and experiment.name in names:
+        raise ParameterError("arms are compared by --experiment, whose intervals hold for effects")
+    if run.windows != other.windows:
+        raise ParameterError(
+            "the two have only some windows in common: compare ranges that have none, or segments "
+            "in windows that have both"
+        )
+    if run.segment and not other.segment:
+        return True
+    both = names_of(run.segment) == names_of(other.segment)
+    if not both or combinations(run.segment) & combinations(other.segment):
+        raise ParameterError(
+            f"{run.segment or 'all reports'} and {other.segment or 'all reports'} of one range "
+            "have reports in common: compare two ranges, two segments of one kind, or a segment "
+            "with all"
+        )
+    return False
+
+
+def _differences(part: RangePart, other: RangePart, *, nested: bool) -> Iterator[RangeComparison]:
+    for (kind, item), one in part.items.items():
+        if (two := other.items.get((kind, item))) is None:
+            continue
+        if nested and kind not in FROM_TABLES:
+            found = _of_segment(part.run, one, two)
+        else:
+            found = difference(one.estimate, two.estimate)
+        biased = one.method.biased or two.method.biased
+        known = not biased and math.isfinite(found.standard_error)
+        yield RangeComparison(
+            **part.named(),
+            against_start=other.run.windows[0].window_start,
+            against_end=other.run.windows[-1].window_end,
+            against_segment=other.run.segment,
+            kind=kind,
+            item=item,
+            unit=one.unit,
+            method=(two if two.method.biased else one).method.value,
+            value=one.drawn.value,
+            against=two.drawn.value,
+            difference=found.value,
+            low=found.low if known else None,
+            high=found.high if known else None,
+            standard_error=found.standard_error if known else None,
+            significant=found.significant if known else None,
+            smallest_found=found.smallest_found if known else None,
+            reports=one.drawn.n,
+            against_reports=two.drawn.n,
+        )
+
+
+def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:
+    """Return the difference of a segment and all reports, of which it is a part."""
+    cycles = {at: max(n - one.cycles.get(at, 0), 0) for at, n in whole.cycles.items()}
+    levels = zip(one.drawn.reports_by_level, whole.drawn.reports_by_level, strict=True)
+    rest = effect_of(run, cycles, [max(all_ - own, 0) for own, all_ in levels])
+    share = min(max(one.weight / whole.weight, 0.0), 1.0)
+    return part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
+
+
+def _ends(item: PooledItem) -> tuple[float | None, float | None, float | None]:
+    """Return the interval and the standard error of an estimate, if it has any."""
+    found = item.estimate
+    if item.method.biased or not math.isfinite(found.standard_error):
+        return None, None, None
+    return *found.interval(), found.standard_error
+
+
+def _by_window(rows: Iterable[EstimateRecord]) -> _Rows:
+    found = defaultdict(list)
+    for row in rows:
+        if row.value is not None:
+            found[key_of(row), row.window_start, row.segment].append(row)
+    return found

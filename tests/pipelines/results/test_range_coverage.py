@@ -1,0 +1,281 @@
+"""Intervals of ranges and of their differences cover what they state, however noise is drawn.
+
+A share of 13 windows, of a thousand devices each; the randomization is drawn by its own laws, and
+all that follows is the program's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from statistical import check_at_least, check_binomial, check_variance
+from step_plans import PERIOD, category, plan
+
+from mechanisms.items import Item
+from pipelines.results.fields import moment
+from pipelines.results.range_windows import WindowRun
+from pipelines.results.ranges import RangePart, compared, parts_of
+from pipelines.results.records import EstimateRecord, RangeComparison, Window
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+SEED = 271828
+SEEDS, WINDOWS, DEVICES, SHARE = 400, 13, 1000, 0.3
+TRUE = round(SHARE * DEVICES)
+
+
+def two_values(*epsilons: float, constant: bool, panel: int = 1) -> CompiledPlan:
+    """Return the plan of a metric of two values; the last level of a constant one is not sent."""
+    kind = "constant" if constant else "first"
+    changes = {"repeat": {"kind": kind, "limit": 1}, "window": PERIOD}
+    fields = {
+        **category("colour", 2, *epsilons),
+        **changes,
+        **({"panel": panel} if panel > 1 else {}),
+    }
+    fields["ladder"] = [{"epsilon": round(1e6 * each), "after": 0} for each in epsilons]
+    return plan(1, 10, fields)
+
+
+def reports_of(
+    made: CompiledPlan, source: np.random.Generator, devices: int = DEVICES
+) -> NDArray[np.int64]:
+    """Return how many reports say yes by run, window and level: ``(SEEDS, WINDOWS, levels)``.
+
+    The same devices with the same values report in each window, as many at each level; three of
+    ten have the value.
+    """
+    metric = made.metrics[0]
+    p = metric.mechanism.pairs()[:, 0]
+    true = round(SHARE * devices)
+    last, sent = metric.sent, np.arange(metric.sent)
+    shape = (SEEDS, WINDOWS, metric.sent)
+    if metric.kind != "constant":
+        yes = source.binomial(true // len(sent), p[sent], shape)
+        return yes + source.binomial((devices - true) // len(sent), 1 - p[sent], shape)
+    permanent = source.binomial(true, p[last], SEEDS) + source.binomial(
+        devices - true, 1 - p[last], SEEDS
+    )
+    kept = (p[sent] + p[last] - 1) / (2 * p[last] - 1)
+    # Whose turn each level is does not depend on the permanent response.
+    parts = [permanent]
+    for left in range(len(sent), 1, -1):
+        parts[-1:] = (
+            source.hypergeometric(
+                parts[-1], devices * left // len(sent) - parts[-1], devices // len(sent)
+            ),
+            parts[-1],
+        )
+        parts[-1] = parts[-1] - parts[-2]
+    groups = np.stack(parts, axis=-1)[:, None, :]
+    yes = source.binomial(groups, kept, shape)
+    return yes + source.binomial(devices // len(sent) - groups, 1 - kept, shape)
+
+
+def part_of(
+    made: CompiledPlan,
+    yes: NDArray[np.int64],
+    devices: int = DEVICES,
+    first: int = 0,
+    segment: str = "",
+) -> RangePart:
+    """Return what is estimated of windows, ``(windows, levels)``, from their estimates."""
+    metric = made.metrics[0]
+    key = (made.collector, made.plan, made.version, metric.name)
+    rows: list[EstimateRecord] = []
+    windows: list[Window] = []
+    by_level = [devices // metric.sent] * metric.sent
+    for at, of_levels in enumerate(yes, start=2800 + first):
+        window, items = _window(key, metric, at, of_levels, by_level, segment)
+        windows.append(window)
+        rows += items
+    pieces = {each.window_start: [segment] for each in windows}
+    (part,) = parts_of([WindowRun(key, made, segment, windows, 0, pieces)], rows)
+    return part
+
+
+@cache
+def items_of(metric: CompiledMetric, by_level: tuple[int, ...], yes: tuple[int, ...]) -> list[Item]:
+    counts = np.zeros((len(metric.ladder), metric.mechanism.count_length), dtype=np.int64)
+    counts[: metric.sent] = np.transpose([np.subtract(by_level, yes), yes])
+    return list(metric.mechanism.estimate(counts, metric.context(())))
+
+
+def _window(
+    key: tuple[str, str, int, str],
+    metric: CompiledMetric,
+    at: int,
+    yes: Sequence[int],
+    by_level: Sequence[int],
+    segment: str,
+) -> tuple[Window, list[EstimateRecord]]:
+    start, n = moment(at * PERIOD), sum(by_level)
+    of_window = {
+        **dict(zip(("collector", "plan", "version", "metric"), key, strict=True)),
+        "window_start": start,
+        "window_end": start + timedelta(milliseconds=PERIOD),
+        "segment": segment,
+        "reports": n,
+        "reports_by_level": tuple(by_level) + (0,) * (len(metric.ladder) - metric.sent),
+        "withheld": None,
+        "revision": 1,
+        "complete": True,
+    }
+    names = EstimateRecord.__dataclass_fields__
+    rows = [
+        EstimateRecord(
+            **dict.fromkeys(names)
+            | of_window
+            | {
+                "kind": item.kind,
+                "item": item.item,
+                "value": item.estimate.value,
+                "standard_error": item.estimate.standard_error,
+                "unit": item.unit,
+                "method": item.method.value,
+                "position": position,
+                "biased": False,
+            }
+        )
+        for position, item in enumerate(items_of(metric, tuple(by_level), tuple(yes)))
+    ]
+    window = Window(
+        **of_window, type=metric.type, mechanism=metric.mechanism.name, minimum_reports=1
+    )
+    return window, rows
+
+
+def shares_of(made: CompiledPlan, yes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return value, standard error, low and high of the share in each run: ``(SEEDS, 4)``."""
+    parts = (part_of(made, each) for each in yes)
+    found = [next(r for r in part.records() if r.item == "v1") for part in parts]
+    return np.array([(r.value, r.standard_error, r.low, r.high) for r in found])
+
+
+def covered(ends: NDArray[np.float64], truth: float) -> int:
+    return int(np.count_nonzero((ends[:, 0] <= truth) & (truth <= ends[:, 1])))
+
+
+@pytest.mark.parametrize("epsilons", [(1.0,), (0.5, 2.0)], ids=["one level", "two levels"])
+def test_noise_that_is_drawn_anew_is_covered_as_stated(epsilons: tuple[float, ...]) -> None:
+    made = two_values(*epsilons, constant=False)
+    found = shares_of(made, reports_of(made, np.random.default_rng(SEED)))
+    check_binomial(covered(found[:, 2:], SHARE), SEEDS, 0.95, label=f"seed {SEED}")
+    check_variance(found[:, 0], float(np.mean(found[:, 1] ** 2)), label=f"seed {SEED}")
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "error", "if_anew"),
+    [((1.0, 2.0), 0.0154, 0.0084), ((1.0, 4.0), 0.0094, 0.0084), ((0.5, 1.0, 2.0), None, None)],
+    ids=["1 of 2", "1 of 4", "levels mixed"],
+)
+def test_a_permanent_response_is_counted_as_often_as_it_is_repeated(
+    epsilons: tuple[float, ...], error: float | None, if_anew: float | None
+) -> None:
+    """The bound is exact for the same devices in all windows, and plain errors are too small."""
+    made = two_values(*epsilons, constant=True)
+    found = shares_of(made, reports_of(made, np.random.default_rng(SEED)))
+    stated = float(np.mean(found[:, 1]))
+    if error is not None:
+        assert stated == pytest.approx(error, abs=6e-5)
+    check_binomial(covered(found[:, 2:], SHARE), SEEDS, 0.95, label=f"seed {SEED}")
+    check_variance(found[:, 0], stated**2, label=f"seed {SEED}")
+    fresh = two_values(*epsilons[:-1], constant=False)
+    plain = shares_of(fresh, reports_of(made, np.random.default_rng(SEED)))
+    if if_anew is not None:
+        assert float(np.mean(plain[:, 1])) == pytest.approx(if_anew, abs=6e-5)
+    if epsilons == (1.0, 2.0):
+        with pytest.raises(AssertionError):
+            check_at_least(covered(plain[:, 2:], SHARE), SEEDS, 0.93, label="as if drawn anew")
+
+
+def differences(
+    made: CompiledPlan, ones: NDArray[np.int64], others: NDArray[np.int64]
+) -> list[RangeComparison]:
+    """Return the difference of the share in two runs of windows, one after the other."""
+    found = []
+    for one, other in zip(ones, others, strict=True):
+        parts = [part_of(made, one, first=WINDOWS)], [part_of(made, other)]
+        found.append(next(each for each in compared(*parts) if each.item == "v1"))
+    return found
+
+
+def test_differences_of_two_ranges_are_covered_and_found_as_stated() -> None:
+    made, source = two_values(1.0, constant=False), np.random.default_rng(SEED)
+    first, second = reports_of(made, source), reports_of(made, source)
+    found = differences(made, first, second)
+    ends = np.array([(each.low, each.high) for each in found])
+    check_binomial(covered(ends, 0.0), SEEDS, 0.95, label=f"seed {SEED}")
+    # A true difference of the size that is stated is found in four of five.
+    smallest = float(np.mean([each.smallest_found for each in found]))
+    moved = np.array([each.difference for each in found]) + smallest
+    errors = np.array([each.standard_error for each in found])
+    check_binomial(int(np.sum(np.abs(moved) > 1.95996 * errors)), SEEDS, 0.8, label=f"seed {SEED}")
+
+
+def test_differences_of_constant_metrics_are_covered_and_too_wide_by_no_more_than_stated() -> None:
+    """The same devices on both sides share what the bound counts twice."""
+    made, source = two_values(1.0, 2.0, constant=True), np.random.default_rng(SEED)
+    both = _twice(made, source)
+    found = differences(made, both[:, WINDOWS:], both[:, :WINDOWS])
+    ends = np.array([(each.low, each.high) for each in found])
+    check_at_least(covered(ends, 0.0), SEEDS, 0.95, label=f"seed {SEED}")
+    rho = 0.1966
+    anew = [each.standard_error / np.sqrt(1 + WINDOWS * rho / (1 - rho)) for each in found]
+    values = np.array([each.difference for each in found])
+    check_variance(values, float(np.mean(np.square(anew))), label=f"seed {SEED}")
+
+
+def _twice(made: CompiledPlan, source: np.random.Generator) -> NDArray[np.int64]:
+    """Return two runs of windows of the same devices, with their permanent responses."""
+    p = made.metrics[0].mechanism.pairs()[:, 0]
+    permanent = source.binomial(TRUE, p[1], SEEDS) + source.binomial(
+        DEVICES - TRUE, 1 - p[1], SEEDS
+    )
+    kept = (p[0] + p[1] - 1) / (2 * p[1] - 1)
+    shape, yes = (SEEDS, 2 * WINDOWS, 1), permanent[:, None, None]
+    return source.binomial(yes, kept, shape) + source.binomial(DEVICES - yes, 1 - kept, shape)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_segment_is_compared_with_all_reports_of_which_it_is_a_part(constant: bool) -> None:
+    made = two_values(1.0, *([2.0] if constant else []), constant=constant)
+    source, own = np.random.default_rng(SEED), 300
+    inside = reports_of(made, source, own)
+    rest = reports_of(made, source, DEVICES - own)
+    found = []
+    for one, other in zip(inside, inside + rest, strict=True):
+        segment = part_of(made, one, own, segment="os=linux")
+        comparisons = compared([segment], [_all_of(made, other, segment)])
+        found.append(next(each for each in comparisons if each.item == "v1"))
+    ends = np.array([(each.low, each.high) for each in found])
+    check_binomial(covered(ends, 0.0), SEEDS, 0.95, label=f"seed {SEED}")
+    errors = np.array([each.standard_error for each in found])
+    values = np.array([each.difference for each in found])
+    check_variance(values, float(np.mean(errors**2)), label=f"seed {SEED}")
+
+
+def _all_of(made: CompiledPlan, yes: NDArray[np.int64], segment: RangePart) -> RangePart:
+    """Return all reports of the windows of a segment, which are named as one of all reports."""
+    whole = part_of(made, yes)
+    return replace(whole, run=replace(whole.run, windows=segment.run.windows))
+
+
+def test_devices_of_different_panels_are_not_counted_as_the_same() -> None:
+    """A device answers in one of 13 windows: no noise is shared, and the bound is exact."""
+    made = two_values(1.0, 2.0, constant=True, panel=WINDOWS)
+    # The first window of a cycle, so that all of them are in one.
+    first = -2800 % WINDOWS
+    fresh = two_values(1.0, constant=False)
+    yes = reports_of(fresh, np.random.default_rng(SEED))
+    one, same = part_of(made, yes[0], first=first), part_of(fresh, yes[0], first=first)
+    assert [each.standard_error for each in one.records()] == pytest.approx(
+        [each.standard_error for each in same.records()]
+    )
+    across = part_of(made, yes[0], first=first + 1)
+    assert next(across.records()).standard_error > next(one.records()).standard_error
