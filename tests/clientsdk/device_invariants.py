@@ -34,6 +34,7 @@ class Invariants:
     - Nothing waits, and nothing is sent, without consent.
     - A chain that no longer waits, and a secret of an earlier period, are in no byte of any file.
     - No file, message, log line or text of the ledger has a value that was recorded.
+    - A permanent response stays as it is until it is erased.
     - Outcomes, reports and lapses are counted as they came.
     """
 
@@ -42,6 +43,7 @@ class Invariants:
         self.ledger: Ledger | None = None
         self.chains: set[str] = set()
         self.secrets: set[bytes] = set()
+        self.responses: dict[bytes, bytes] = {}
         self.messages = 0
         #: Periods of messages that were handed out before they were charged for.
         self.uncharged: list[int] = []
@@ -88,10 +90,11 @@ class Invariants:
         machine = self.machine
         if machine.path is None or machine.accidents:
             return
-        spent = {each.number: each.spent for each in read_file(machine.path).periods}
+        ledger = self._read()
+        spent = {each.number: each.spent for each in ledger.periods} if ledger else {}
         messages = [*machine.receiver.messages, (shard, message)]
         for number, amount in machine.counted_by_period(messages).items():
-            if amount > spent[number]:
+            if ledger is not None and amount > spent[number]:
                 self.uncharged.append(number)
 
     def _consent(self, ledger: Ledger, verb: str) -> None:
@@ -138,10 +141,17 @@ class Invariants:
         with closing(sqlite3.connect(path)) as connection:
             try:
                 current = {bytes(row[0]) for row in connection.execute("SELECT value FROM secret")}
+                drawn = dict(connection.execute("SELECT binding, response FROM permanent"))
             except sqlite3.DatabaseError:
                 # Damage that no client has come to see yet.
                 return
         self.secrets |= current
+        for binding, response in drawn.items():
+            before = self.responses.get(binding) or response
+            assert response in (before, b"") or self.machine.accidents, (
+                "a permanent response was drawn again"
+            )
+        self.responses = drawn
         for chain in self.chains - waiting:
             assert bytes.fromhex(chain) not in content, "a chain that is gone is in the file"
         for secret in self.secrets - current:

@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest import mock
 
 from device_invariants import FIGURE, MARK, Invariants
-from device_plans import START, WEEK, Failing, Sent, metric, plan, reports, run_out
+from device_plans import START, WEEK, Failing, Sent, metric, plan, reports
 from scenario_plans import ceilings, duration, epsilon, parts, plan_of
 
 from clientsdk import MemoryPublisher, Outcome, Quota, Settings
@@ -141,8 +141,8 @@ class DeviceMachine:
         return came
 
     def _settle_debts(self) -> None:
-        owed = [each._store.erasure.pending for each in self.clients.values() if each._is_open]
-        self.owes = any(owed)
+        stores = [each._store for each in self.clients.values() if each._is_open]
+        self.owes = any(each.erasure.pending or each.stopped for each in stores)
 
     def counted_by_period(self, messages: list[tuple[int, bytes]]) -> Counter[int]:
         """What an aggregator counts, in micro-epsilon, by the number of the period."""
@@ -208,6 +208,8 @@ class DeviceMachine:
 
     def _record(self, who: str, words: list[str]) -> str:
         said = parts(words, ("value",))
+        if said[""] == ["*"]:
+            said[""] = [each.name for each in self.clients[who].plan.metrics]
         names = [each for each in said[""] if not re.fullmatch(r"x\d+", each)]
         (times,) = [int(each[1:]) for each in said[""] if each not in names] or [1]
         client, outcomes = self.clients[who], []
@@ -264,9 +266,9 @@ class DeviceMachine:
 
     def _run(self, who: str, words: list[str]) -> None:
         """``run out``: send everything, each report when it is due."""
-        before = len(reports(self.receiver.messages))
-        run_out(self.clients[who])
-        self.tallies[self.clients[who]].sent += len(reports(self.receiver.messages)) - before
+        while (due := self.clients[who].next_due()) is not None:
+            self.clock.now = max(self.clock.now, due)
+            assert "Error" not in self._flush(who, [])
 
     def _forget(self, who: str, words: list[str]) -> None:
         """Let the moment pass for which refusals are remembered."""
@@ -283,10 +285,15 @@ class DeviceMachine:
         self._patches.enter_context(mock.patch(name, int(words[0])))
 
     def _meanwhile(self, who: str, words: list[str]) -> None:
-        """Make a step while the receiver has its next message in hand: ``before`` or ``after``."""
-        (when, *step) = words
-        verb, *rest = step
-        self.receiver.meanwhile[when] = lambda: getattr(self, f"_{verb}")(who, rest)
+        """Make a step, or two, while the receiver has its next message in hand."""
+        (when, *steps) = words
+
+        def go_on() -> None:
+            for step in " ".join(steps).split(" then "):
+                verb, *rest = step.split()
+                getattr(self, f"_{verb}")(who, rest)
+
+        self.receiver.meanwhile[when] = go_on
 
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
@@ -357,7 +364,7 @@ class DeviceMachine:
     def _alter(self, who: str, words: list[str]) -> None:
         """Change the file by SQL, as damages and other programs do."""
         assert self.path is not None
-        self.accidents |= words[0] == "PRAGMA"
+        self.accidents = True
         with closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(" ".join(words))
 
@@ -466,9 +473,10 @@ _LEDGER: dict[str, Callable[[Ledger], str]] = {
     "spent-each": lambda ledger: _amounts(each.spent for each in ledger.periods),
     "named": lambda ledger: _weeks(each.number for each in ledger.periods if each.pseudonym),
     "waiting": lambda ledger: _names(each.metric for each in ledger.pending),
-    "recorded": lambda ledger: ", ".join(map(_recordings, ledger.periods)) or "nothing",
+    "recorded": lambda ledger: "; ".join(map(_recordings, ledger.periods)) or "nothing",
     "permanent": lambda ledger: _amounts(each.cost for each in ledger.permanent),
     "groups": lambda ledger: " ".join(f"{n} {said.value}" for n, said in ledger.groups) or "none",
+    "responses": lambda ledger: str(len(ledger.permanent)),
     "held": lambda ledger: _names(each.metric for each in ledger.permanent if each.held),
 }
 #: What comes of a step that says nothing of it.

@@ -5,22 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from device_plans import (
-    CONSTANT,
-    DAY,
-    HOUR,
-    START,
-    WEEK,
-    counted,
-    items,
-    metric,
-    plan,
-    reports,
-    run_out,
-)
+from device_plans import CONSTANT, DAY, START, WEEK, counted, items, metric, plan, reports
 
 from clientsdk import Outcome
-from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.clocks import EARLIEST, LATEST
 from sotto.plan.compiled import Ceilings
@@ -49,141 +36,10 @@ def numbers(client):
     return [period.number - START // WEEK for period in client.ledger().periods]
 
 
-@pytest.mark.parametrize("now", [0, EARLIEST - 1, LATEST, 2**63, 2**80, -(2**63) - 1, -(2**80)])
-def test_a_time_that_cannot_be_is_refused_and_moves_nothing(path, now, caplog):
-    client = device(metric("colour"), metric("many", "every", 3), state=path)
-    client.record("colour", "a")
-    client.record("many", "a")
-    before, due = client.ledger(), client.next_due()
-    client.clock.now = now
-    assert {client.record(name, "a") for name in ("colour", "many")} == {Outcome.BAD_CLOCK}
-    result = client.flush()
-    assert (result.sent, result.lapsed, result.remaining, result.error) == (0, 0, 0, None)
-    assert client.stats().refused == {Outcome.BAD_CLOCK: 2}
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said == "values are being dropped: the clock says a time before 2020, or from 2100 on"
-    with device(metric("colour"), state=path, clock=FakeClock(now)) as other:
-        assert other.ledger() == before
-    client.clock.now = START + DAY
-    client._store.refusals.clear()
-    assert (client.record("many", "a"), client.next_due()) == (Outcome.ACCEPTED, due)
-    assert client.flush().sent == 2
-
-
 @pytest.mark.parametrize("now", [EARLIEST, LATEST - 1])
 def test_at_the_bounds_it_can_be(now):
     client = device(clock=FakeClock(now))
     assert client.record("colour", "a") is (Outcome.ACCEPTED if now < START else Outcome.EXPIRED)
-
-
-def test_a_store_made_at_no_possible_time_is_used_once_there_is_one(path):
-    client = device(state=path, clock=FakeClock(0))
-    assert client.record("colour", "a") is Outcome.BAD_CLOCK
-    client.clock.now = START
-    client._store.refusals.clear()
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    assert numbers(client) == [0]
-
-
-@pytest.mark.parametrize("used", [False, True])
-def test_a_device_that_saw_the_year_2035_recovers(path, used):
-    """Whatever it recorded there is erased and stays charged, and its own period is as it was."""
-    client = device(*METRICS, state=path)
-    assert client.record("many", "a") is Outcome.ACCEPTED
-    client.clock.now = AHEAD
-    if used:
-        for name in NAMES:
-            assert client.record(name, "a") is Outcome.ACCEPTED
-    client.flush()
-    ahead = client.ledger()
-    assert ahead.period == AHEAD // WEEK
-    client.clock.now = START + HOUR
-    outcomes = {client.record("many", "a") for _ in range(4)}
-    # What waited was too late in 2035, so that nobody knows any more what "many" has had here.
-    assert outcomes == {Outcome.PERIOD_FULL}
-    client.clock.now = START + WEEK
-    assert {client.record(name, "a") for name in NAMES} == {Outcome.ACCEPTED}
-    after = client.ledger()
-    assert {chain.event for chain in after.pending} == {START + WEEK}
-    assert numbers(client) == [0, 1] + [AHEAD // WEEK - START // WEEK] * used
-    assert after.reserved > ahead.reserved
-    result = client.flush()
-    assert result.lapses.clock == (5 - 1 if used else 0)
-
-
-def test_what_still_waits_keeps_its_period_open_and_its_pseudonym(path):
-    """Where nothing was sent meanwhile nothing is lost."""
-    client = device(*METRICS, state=path)
-    assert client.record("many", "a") is Outcome.ACCEPTED
-    client.clock.now = START + 2 * WEEK
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    client.clock.now = START
-    assert [client.record("many", "b") for _ in range(3)] == [
-        Outcome.ACCEPTED,
-        Outcome.ACCEPTED,
-        Outcome.PERIOD_FULL,
-    ]
-    run_out(client)
-    sent = reports(client.publisher.messages)
-    assert len({report.chain for report in sent}) == 3
-    assert len({report.pseudonym for report in sent}) == 1
-    assert {report.event for report in sent} == {START}
-    # The period that was used too early has no second budget when it comes.
-    client.clock.now = START + 2 * WEEK
-    assert client.record("colour", "a") is Outcome.PERIOD_FULL
-    client.clock.now = START + 3 * WEEK
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-
-
-def test_no_report_is_sent_before_its_event(path):
-    client = device(metric("many", "every", 3), state=path)
-    client.clock.now = START + 5 * DAY
-    client.record("many", "a")
-    client.clock.now = START
-    assert client.flush().sent == 0
-    client.clock.now = START + 6 * DAY
-    assert client.flush().sent == 1
-
-
-def test_items_counted_in_a_period_that_has_not_come_are_forgotten(path):
-    client = device(items(), state=path)
-    client.clock.now = AHEAD
-    assert client.record("app", "a") is Outcome.ACCEPTED
-    client.clock.now = START
-    assert client.record("app", "b") is Outcome.ACCEPTED
-    client.flush()
-    (count,) = client._recorder.counter.begun
-    assert count.period == START // WEEK
-    client.clock.now = AHEAD + WEEK
-    assert client.flush().sent == 0
-
-
-def test_a_plan_expires_again_after_a_clock_was_beyond_its_end(path):
-    client = device(metric("colour"), metric("many", "every", 3), state=path)
-    client.clock.now = START + 30 * YEAR
-    assert client.record("colour", "a") is Outcome.EXPIRED
-    client.clock.now = START
-    client._store.refusals.clear()
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    client.clock.now = client.plan.expires
-    assert client.flush().lapses.expired == 1
-
-
-def test_a_device_that_has_lost_its_file_stays_where_it_is(path):
-    """What it does not know any more could be spent a second time."""
-    client = device(metric("colour"), state=path)
-    client.clock.now = AHEAD
-    client.record("colour", "a")
-    client.clock.advance(days=1)
-    client.flush()
-    client.close()
-    path.unlink()
-    with device(metric("colour"), state=path, clock=FakeClock(START)) as again:
-        assert again.ledger().period == AHEAD // WEEK
-        assert again.record("colour", "a") is Outcome.OVER_BUDGET
-        again.clock.now = START + 8 * YEAR
-        assert again.record("colour", "a") is Outcome.OVER_BUDGET
-    assert path.with_name(path.name + SUFFIX).exists()
 
 
 def test_a_process_that_was_stopped_does_not_take_the_others_back(path, monkeypatch):

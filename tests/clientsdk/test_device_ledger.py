@@ -86,18 +86,6 @@ def test_a_plan_in_the_file_that_is_none_or_another_s(path, body, message):
         read_file(path)
 
 
-def test_a_chain_whose_plan_cannot_be_read_is_not_sent_and_says_so(path):
-    client = device(path)
-    client.record("colour", "a")
-    client.close()
-    alter(path, "UPDATE plan SET body = x'7b7d'")
-    new = SeededClient(plan(version=2), seed=2, state=path, clock=FakeClock(START))
-    new.clock.advance(hours=3)
-    result = new.flush()
-    assert (result.sent, result.remaining) == (0, 1)
-    assert isinstance(result.error, StoreError)
-
-
 @pytest.mark.real_randomness
 def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     run("client = device(metric('colour')); client.record('colour', 'a'); os._exit(0)", path)

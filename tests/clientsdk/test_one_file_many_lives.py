@@ -2,51 +2,11 @@
 
 from __future__ import annotations
 
-from device_plans import DAY, START, Calling, metric, plan, reports
+from device_plans import DAY, START, Calling, plan, reports
 
-from clientsdk import MemoryPublisher, Outcome
+from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
-from sotto.plan.compiled import Ceilings
-from sotto.wire.format import decode_message
-
-
-def test_two_plans_under_one_pseudonym_share_no_message(tmp_path):
-    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
-    plans = [plan(), plan(metric("size"), metric("colour"), plan="other")]
-    for number, compiled in enumerate(plans):
-        with SeededClient(
-            compiled, seed=number, state=path, clock=clock, publisher=publisher
-        ) as client:
-            for each in compiled.metrics:
-                assert client.record(each.name, "a") is Outcome.ACCEPTED
-            if number == 1:
-                clock.advance(hours=3)
-                assert client.flush().sent == 3
-    sent = reports(publisher.messages)
-    assert len({report.pseudonym for report in sent}) == 1
-    found = {(decode_message(body).fingerprint, shard) for shard, body in publisher.messages}
-    assert found == {(compiled.fingerprint, sent[0].shard) for compiled in plans}
-    assert len(publisher.messages) == 2
-
-
-def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period(tmp_path):
-    """Else the aggregator, which knows the plan's ceiling alone, would revoke the device."""
-    compiled = plan(ceilings={"period": 2_000_000, "lifetime": 100_000_000})
-    beside = plan(
-        metric("one"),
-        metric("two"),
-        plan="beside",
-        ceilings={"period": 4_000_000, "lifetime": 100_000_000},
-    )
-    one, two = (
-        SeededClient(each, seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
-        for each in (compiled, beside)
-    )
-    two.renew_consent(Ceilings(10**9, 10**9))
-    assert two.record("one", "a") is Outcome.ACCEPTED
-    assert one.record("colour", "a") is Outcome.OVER_BUDGET
-    assert two.record("two", "a") is Outcome.ACCEPTED
 
 
 def statements(client):

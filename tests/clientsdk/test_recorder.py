@@ -6,13 +6,12 @@ import os
 import time
 
 import pytest
-from device_plans import DAY, HOUR, START, WEEK, metric, plan
+from device_plans import DAY, HOUR, START, metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, draws
 from clientsdk.store import store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
-from sotto.plan.compiled import Ceilings
 
 COST = 2_000_000
 
@@ -62,55 +61,6 @@ def test_consent_given_by_another_client_is_noticed_after_a_moment(tmp_path):
     assert here.record("colour", "a") is Outcome.NO_CONSENT
 
 
-def test_every_keeps_the_first_so_many():
-    client = device(metric("colour", "every", 3))
-    outcomes = [client.record("colour", "a") for _ in range(5)]
-    assert outcomes == [Outcome.ACCEPTED] * 3 + [Outcome.PERIOD_FULL] * 2
-    assert reserved(client) == 3 * client.plan.metric("colour").mechanism.certified(2)
-
-
-def test_a_refusal_ends_with_the_period_not_with_the_clock_set_back():
-    client = device()
-    client.record("colour", "a")
-    assert client.record("colour", "a") is Outcome.PERIOD_FULL
-    client.clock.advance(days=-7)
-    assert client.record("colour", "a") is Outcome.PERIOD_FULL
-    client.clock.now = START + WEEK
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-
-
-def test_the_ceiling_of_a_period():
-    client = device(metric("one"), metric("two"), ceilings=Ceilings(3_000_000, 100_000_000))
-    assert client.record("one", "a") is Outcome.ACCEPTED
-    assert client.record("two", "a") is Outcome.OVER_BUDGET
-    assert client.record("two", "a") is Outcome.OVER_BUDGET
-    assert reserved(client) <= 3_000_000
-    client.clock.advance(days=7)
-    assert client.record("two", "a") is Outcome.ACCEPTED
-
-
-def test_the_ceiling_of_a_lifetime_counts_all_periods():
-    client = device(ceilings=Ceilings(2_000_000, 5_000_000))
-    outcomes = []
-    for _ in range(4):
-        outcomes.append(client.record("colour", "a"))
-        client.clock.advance(days=7)
-    assert outcomes == [Outcome.ACCEPTED] * 2 + [Outcome.OVER_BUDGET] * 2
-    assert reserved(client) <= 5_000_000
-
-
-def test_expiry():
-    client = device(plan={"expires": START + DAY})
-    client.clock.advance(days=1, ms=-1)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    client.clock.advance(ms=1)
-    assert client.record("colour", "a") is Outcome.EXPIRED
-    client.clock.advance(days=3)
-    result = client.flush()
-    assert (result.sent, result.lapsed, client.ledger().pending) == (0, 1, ())
-    assert client.ledger().spent == 0
-
-
 @pytest.mark.parametrize("moment", [0, 1e9])
 def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment):
     monkeypatch.setattr(store, "FORGET_AFTER", moment)
@@ -121,27 +71,6 @@ def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment)
     assert client.record("colour", "a") is (Outcome.EXPIRED if moment else Outcome.ACCEPTED)
     client.withdraw_consent()
     assert client.record("colour", "a") is Outcome.NO_CONSENT
-
-
-def test_a_clock_set_back_is_clamped_to_the_start_of_the_period():
-    client = device(metric("colour", "every", 5))
-    client.clock.now = START + 3 * WEEK
-    client.record("colour", "a")
-    client.clock.now = START + 2 * WEEK
-    client.record("colour", "b")
-    events = [chain.event for chain in client.ledger().pending]
-    assert events == [START + 3 * WEEK] * 2
-    assert [period.number for period in client.ledger().periods] == [2903]
-
-
-def test_a_clock_set_back_does_not_bring_an_expired_plan_back():
-    """A ledger that is in the period after it records nothing under it any more."""
-    client = device(plan={"expires": START + WEEK})
-    client.clock.now = START + WEEK
-    client.flush()
-    client.clock.now = START
-    assert client.record("colour", "a") is Outcome.EXPIRED
-    assert client.ledger().pending == ()
 
 
 def test_events_are_truncated_and_due_after_a_step_with_jitter():

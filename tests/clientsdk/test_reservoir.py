@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from device_plans import HOUR, LATE, START, WEEK, metric, plan, reports
+from device_plans import HOUR, LATE, START, WEEK, metric, plan
 from statistical import check_counts
 
 from clientsdk import Outcome, draws
@@ -48,17 +48,6 @@ def test_a_biased_reservoir_would_be_seen(monkeypatch):
     )
     with pytest.raises(AssertionError):
         check_counts(kept_positions(500, 4, 500), [1 / 4] * 4, label=500)
-
-
-def test_nothing_is_released_before_the_period_ends():
-    client = device()
-    client.record("colour", "a")
-    while client.clock.now < START + WEEK:
-        assert client.flush().sent == 0
-        client.record("colour", "b")
-        client.clock.advance(hours=6)
-    client.clock.advance(days=8)
-    assert client.flush().sent == 1
 
 
 def test_the_sdk_randomizes_a_value_that_it_does_not_keep(monkeypatch):
@@ -107,32 +96,3 @@ def test_a_displacing_value_that_costs_too_much_is_refused(tmp_path):
     assert outcomes == {Outcome.ACCEPTED, Outcome.OVER_BUDGET}
     assert second.ledger().pending == (kept,)
     assert second.ledger().reserved <= ceilings.period
-
-
-def test_a_reservoir_emptied_by_withdrawal_charges_anew():
-    client = device(seed=8)
-    client.record("colour", "a")
-    cost = client.ledger().reserved
-    client.withdraw_consent()
-    client.give_consent(again=True)
-    while not client.ledger().pending:
-        client.record("colour", "a")
-    assert client.ledger().reserved == 2 * cost
-
-
-def test_reservoirs_of_two_metrics_and_periods_do_not_meet():
-    client = device(plan=plan(metric("one", "reservoir"), metric("two", "reservoir")))
-    for _ in range(2):
-        for _ in range(5):
-            client.record("one", "a")
-            client.record("two", "a")
-        client.clock.advance(days=7)
-    assert sorted((c.metric, c.period) for c in client.ledger().pending) == [
-        ("trial/one", 2900),
-        ("trial/one", 2901),
-        ("trial/two", 2900),
-        ("trial/two", 2901),
-    ]
-    client.clock.advance(days=7)
-    client.flush()
-    assert len({report.pseudonym for report in reports(client.publisher.messages)}) == 2

@@ -16,7 +16,7 @@ from clientsdk.ledger import ALL_METRICS
 from clientsdk.store import outbox
 from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PublishError, StoreError
+from sotto.errors import PublishError
 from sotto.plan.compiled import Ceilings
 
 
@@ -33,18 +33,6 @@ def secret_of(client):
 
 def ids(client):
     return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
-
-
-def test_the_old_secret_is_gone_as_soon_as_a_period_begins(path):
-    client = device(path)
-    secrets = []
-    for _ in range(5):
-        client.record("colour", "a")
-        secrets.append(secret_of(client))
-        assert secrets[-1] in raw(path)
-        assert not any(old in raw(path) for old in secrets[:-1])
-        client.clock.advance(days=7)
-    assert len(set(secrets)) == 5
 
 
 def test_pseudonyms_go_with_their_last_chain(path):
@@ -154,61 +142,6 @@ def test_a_reader_in_the_way_delays_erasure_and_flush_makes_it_good(path):
         reader.execute("COMMIT")
     client.flush()
     assert not any(chain in raw(path) for chain in chains)
-
-
-def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monkeypatch):
-    client = device(path)
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(client._store), "set_consent", _disk_full)
-        assert not client.withdraw_consent()
-        assert client.consent is Consent.WITHDRAWN
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-        with pytest.raises(StoreError, match="full"):
-            client.flush()
-    assert client.flush().sent == 0
-    assert client.ledger().consent is Consent.WITHDRAWN
-    assert client.publisher.messages == []
-
-
-def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.sending.sender.BATCH", 1)
-
-    def withdraw():
-        with monkeypatch.context() as patch:
-            patch.setattr(type(client._store), "set_consent", _disk_full)
-            assert not client.withdraw_consent()
-
-    client = device(path, metric("colour", "every", 9), publisher=Calling(withdraw))
-    for _ in range(5):
-        client.record("colour", "a")
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 1
-    assert len(client.publisher.messages) == 1
-    assert client.flush().sent == 0
-    assert client.ledger().consent is Consent.WITHDRAWN
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, same):
-    """The person takes consent back and gives it again while a batch is in hand."""
-    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
-
-    def change():
-        if len(client.publisher.messages) == 1:
-            who = client if same else other
-            who.withdraw_consent()
-            who.give_consent(again=True)
-
-    client = device(path, metric("colour", "every", 9), publisher=Calling(change))
-    other = device(path, metric("colour", "every", 9), seed=2, consent=False)
-    for _ in range(5):
-        client.record("colour", "a")
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 1
-    assert len(client.publisher.messages) == 1
-    assert client.ledger().pending == ()
 
 
 def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path):

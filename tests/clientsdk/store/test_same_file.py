@@ -197,17 +197,6 @@ def test_a_plan_that_cannot_be_read_holds_up_its_own_chains_only(path, monkeypat
     )
 
 
-def test_a_kept_value_and_a_reservoir_do_not_share_a_period(path):
-    """Version 2 samples what version 1 kept the first of."""
-    with device(path, metric("colour")) as first:
-        assert first.record("colour", "a") is Outcome.ACCEPTED
-    second = device(path, metric("colour", "reservoir"), seed=2, version=2)
-    assert {second.record("colour", "a") for _ in range(50)} == {Outcome.PERIOD_FULL}
-    assert len(second.ledger().pending) == 1
-    second.clock.advance(days=7)
-    assert {second.record("colour", "a") for _ in range(50)} == {Outcome.ACCEPTED}
-
-
 def test_a_clock_that_counts_in_fractions():
     client = SeededClient(
         plan(metric("colour")), seed=1, clock=FakeClock(START + 0.25), publisher=MemoryPublisher()

@@ -7,22 +7,18 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, alter, failing, metric, plan, reports, tables
+from device_plans import START, VAST, WEEK, alter, metric, plan, tables
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome, diagnostics
+from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PlanError, StoreError
+from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings
 
 
 def device(path, compiled=None, seed=1, **options):
     options.setdefault("clock", FakeClock(START))
     return SeededClient(compiled or plan(), seed=seed, state=path, **options)
-
-
-def with_ceilings(period, lifetime, **changes):
-    return plan(ceilings={"period": period, "lifetime": lifetime}, **changes)
 
 
 def test_the_ledger_refuses_to_spend_what_was_not_reserved(path):
@@ -34,59 +30,9 @@ def test_the_ledger_refuses_to_spend_what_was_not_reserved(path):
 # Pins.
 
 
-def test_another_collector_or_period_is_refused_and_nothing_changes(path):
-    device(path).close()
-    content = path.read_bytes()
-    with pytest.raises(PlanError, match=r"collector 'other.example'.*pinned to 'fleet.example'"):
-        device(path, plan(collector="other.example"))
-    with pytest.raises(PlanError, match=rf"period {2 * WEEK}.*pinned to {WEEK}"):
-        device(path, plan(period=2 * WEEK))
-    assert path.read_bytes() == content
-
-
-def test_a_raised_ceiling_admits_nothing_until_consent_is_renewed(path):
-    ladder = [(3_000_000, 0)]
-    low = plan(ceilings={"period": 3_000_000, "lifetime": 30_000_000})
-    high = plan(
-        metric("colour", ladder=ladder),
-        metric("size", ladder=ladder),
-        ceilings={"period": 6_000_000, "lifetime": 60_000_000},
-        version=2,
-    )
-    device(path, low).close()
-    client = device(path, high)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    assert client.record("size", "a") is Outcome.OVER_BUDGET
-    client.renew_consent(high.ceilings)
-    assert client.record("size", "a") is Outcome.ACCEPTED
-    assert client.ledger().ceilings == high.ceilings
-
-
-def test_ceilings_from_the_app_lower_the_plans_and_cannot_raise_them(path):
-    with device(path, ceilings=Ceilings(2_500_000, 10**12)) as client:
-        assert client.ledger().ceilings == Ceilings(2_500_000, 640_000_000)
-    with device(path) as client:
-        assert client.ledger().ceilings == Ceilings(2_500_000, 640_000_000)
-        client.renew_consent()
-        assert client.ledger().ceilings == client.plan.ceilings
-
-
 def test_ceilings_are_epsilons_and_round_down(path):
     with device(path, ceilings=(0.3000019, 300)) as client:
         assert client.ledger().ceilings == Ceilings(300_001, 300_000_000)
-
-
-def test_ceilings_under_which_nothing_fits_are_logged(path, caplog, monkeypatch):
-    monkeypatch.setattr(diagnostics, "_last_logged", {})
-    with device(path, ceilings=(2, 2)):
-        pass
-    assert not caplog.records
-    with device(path, ceilings=(1.9, 60)) as client:
-        (told,) = caplog.records
-        assert "nothing can be recorded: one value costs 2000000" in told.getMessage()
-        assert client.ledger().ceilings == Ceilings(1_900_000, 2_000_000)
-        client.give_consent()
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
 # Stores that cannot be used.
@@ -152,52 +98,6 @@ def test_a_full_disk_refuses_new_values_keeps_the_ledger_and_says_so(path, caplo
     limit_pages(client, 2)
     assert client.flush().sent == taken
     assert {client.record("colour", "a") for _ in range(taken)} == {Outcome.ACCEPTED}
-
-
-@pytest.mark.parametrize(
-    "prefix", ["BEGIN", "PRAGMA data_version", "INSERT INTO chain", "INSERT INTO ledger", "COMMIT"]
-)
-@pytest.mark.parametrize("message", ["database or disk is full", "disk I/O error"])
-def test_a_record_that_fails_anywhere_leaves_nothing(path, prefix, message):
-    client = device(path, plan(metric("colour", "every", 9), ceilings=VAST))
-    client.record("colour", "a")
-    before = client.ledger()
-    with failing(client, prefix, message):
-        assert client.record("colour", "a") is Outcome.STORE_FULL
-        assert client.record("colour", "a") is Outcome.STORE_FULL
-    assert client.ledger() == before
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    assert client.ledger().periods[0].recordings == {"trial/colour": 2}
-
-
-@pytest.mark.parametrize("prefix", ["UPDATE ledger", "UPDATE chain SET charged", "COMMIT"])
-def test_what_cannot_be_charged_is_not_sent(path, prefix):
-    client = device(path)
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    with failing(client, prefix, "database or disk is full"):
-        if prefix == "COMMIT":
-            with pytest.raises(StoreError, match="full"):
-                client.flush()
-        else:
-            result = client.flush()
-            assert (result.sent, result.remaining) == (0, 1)
-            assert isinstance(result.error, StoreError)
-    assert client.publisher.messages == []
-    assert client.flush().sent == 1
-
-
-def test_what_cannot_be_marked_as_delivered_is_sent_again(path):
-    client = device(path)
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    with failing(client, "UPDATE chain SET due", "database or disk is full"):
-        result = client.flush()
-    assert (result.sent, result.remaining) == (0, 1)
-    assert client.flush().sent == 1
-    one, two = client.publisher.messages
-    assert one == two
-    assert len({report.payload for report in reports([one, two])}) == 1
 
 
 @pytest.mark.parametrize(
