@@ -13,8 +13,6 @@ import hashlib
 import io
 import json
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
@@ -25,6 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from pipelines.http.kept import Answer, BusyError, KeptAnswers
 from pipelines.http.problems import problem
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
@@ -45,8 +44,6 @@ ROWS, MOST_ROWS = 1000, 10_000
 _KEPT = 32 << 20
 #: Seconds after which a client may try again.
 _LATER = 5
-#: Answers that are made or waited for at a time; more are refused with 503.
-_WAITING = 16
 
 
 class RefusedError(Exception):
@@ -77,6 +74,8 @@ class _Route(APIRoute):
                 return RefusedError(422, _words(error)).response()
             except NoResultsError:
                 return _unavailable("there are no results yet")
+            except BusyError as error:
+                return _unavailable(str(error))
             except (ResultsError, AggregationError) as error:
                 # Its text may name files and servers, which is not for everybody.
                 _logger.warning("%s", error)
@@ -179,63 +178,6 @@ class _OfKinds(_OfEstimates):
     kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
 
 
-class _Answers:
-    """The answers of one revision of the results that were made last, up to so many bytes.
-
-    One is made at a time, and few may wait for that, so that many who ask at once hold up neither
-    the pages nor each other's kept answers.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._making = threading.Lock()
-        self._places = threading.BoundedSemaphore(_WAITING)
-        self._revision = ""
-        self._made: OrderedDict[object, tuple[bytes, str | None]] = OrderedDict()
-        self._bytes = 0
-
-    def get(
-        self, revision: str, asked: object, make: Callable[[], tuple[bytes, str | None]]
-    ) -> tuple[bytes, str | None]:
-        """Return the answer to what is asked, made anew where it is not kept.
-
-        Raises ProblemError (503) if many wait for answers to be made.
-        """
-        if (known := self._known(revision, asked)) is not None:
-            return known
-        if not self._places.acquire(blocking=False):
-            raise RefusedError(503, "many answers are being made", {"retry-after": str(_LATER)})
-        try:
-            with self._making:
-                if (known := self._known(revision, asked)) is not None:
-                    return known
-                made = make()
-                self._keep(revision, asked, made)
-        finally:
-            self._places.release()
-        return made
-
-    def _known(self, revision: str, asked: object) -> tuple[bytes, str | None] | None:
-        with self._lock:
-            if revision != self._revision:
-                self._revision, self._bytes = revision, 0
-                self._made.clear()
-            if (known := self._made.get(asked)) is not None:
-                self._made.move_to_end(asked)
-            return known
-
-    def _keep(self, revision: str, asked: object, made: tuple[bytes, str | None]) -> None:
-        with self._lock:
-            if revision != self._revision:
-                return
-            self._made[asked] = made
-            self._bytes += len(made[0])
-            while self._bytes > self._most:
-                _, (body, _) = self._made.popitem(last=False)
-                self._bytes -= len(body)
-
-
 def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     """Return the routes of ``/api/v1``.
 
@@ -247,7 +189,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
         operate the collection.
     """
     router = APIRouter(prefix="/api/v1", route_class=_Route, tags=["results"])
-    answers_kept = _Answers(_KEPT)
+    answers_kept = KeptAnswers(_KEPT)
     for view in VIEWS:
         if not (public and view.private):
             _add(router, reader, view, answers_kept)
@@ -277,7 +219,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     return router
 
 
-def _add(router: APIRouter, reader: ResultsReader, view: View, kept: _Answers) -> None:
+def _add(router: APIRouter, reader: ResultsReader, view: View, kept: KeptAnswers) -> None:
     query: Any = _ViewQuery
     if view.has("metric"):
         query = _OfMetrics
@@ -288,12 +230,10 @@ def _add(router: APIRouter, reader: ResultsReader, view: View, kept: _Answers) -
     if view.has("kind"):
         query = _OfKinds
 
-    def answer(
-        chosen: Chosen, after: tuple[Any, ...] | None, limit: int, kind: str
-    ) -> tuple[bytes, str | None]:
+    def answer(chosen: Chosen, after: tuple[Any, ...] | None, limit: int, kind: str) -> Answer:
         page = reader.page(view, chosen, after=after, limit=limit)
         following = None if page.next is None else _encoded(page.next)
-        return _body(view, page, kind, following), following
+        return Answer(_body(view, page, kind, following), following)
 
     def rows(request: Request, given: Any) -> Response:
         kind = given.format or _accepted(request.headers.get("accept", "*/*"))

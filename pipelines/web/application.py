@@ -11,7 +11,6 @@ import json
 import logging
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.alerts.watch import AlertWatch
+from pipelines.http.kept import Answer, BusyError, KeptAnswers
 from pipelines.http.problems import Faults, problem
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.reader import ResultsReader
@@ -42,10 +42,8 @@ HEADERS = frozenset(
     {b"authorization", b"content-length", b"content-type", b"cookie", b"host", b"if-none-match"}
     | {b"accept"}
 )
-#: Pages that are kept, and bytes that a form has at most.
-_KEPT, _FORM_BYTES = 256, 4096
-#: Requests that may wait for a page to be made; each of them has one of the server's threads.
-_WAITING = 8
+#: Bytes of pages that are kept, and those that a form has at most.
+_KEPT, _FORM_BYTES = 32 << 20, 4096
 #: Seconds after which to ask again where the results cannot be read now.
 _AGAIN = "5"
 _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -53,10 +51,6 @@ _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "im
 _OPEN = ("/login", "/static/", "/healthz")
 
 _logger = logging.getLogger(__name__)
-
-
-class BusyError(SottoError):
-    """As many requests wait for a page as may."""
 
 
 class Site:
@@ -88,11 +82,8 @@ class Site:
         self._state = state
         self._watch = watch
         self._lock = threading.Lock()
-        # Held while one is made: charts are drawn under a lock anyway.
-        self._making = threading.Lock()
-        self._places = threading.BoundedSemaphore(_WAITING)
         self._snapshot: ResultsSnapshot | None = None
-        self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+        self._kept = KeptAnswers(_KEPT)
 
     def revision(self) -> str:
         """Return what changes with the results and the plans."""
@@ -119,7 +110,6 @@ class Site:
                 self._snapshot = ResultsSnapshot(
                     self._reader, revision, self._state, self._watch, self._job_watch
                 )
-                self._made.clear()
             return self._snapshot
 
     def html(
@@ -131,34 +121,14 @@ class Site:
         that is kept waits for none.
         """
         snapshot = self.snapshot()
-        known = (snapshot.revision, page.name, *what)
-        content = self._kept(page, known)
-        if content is not None:
-            return content
-        if not self._places.acquire(blocking=False):
-            raise BusyError("many pages are being made")
-        try:
-            with self._making:
-                content = self._kept(page, known)
-                if content is None:
-                    made = rendering.make(page, view(snapshot))
-                    leave = self.access.token is not None
-                    content = rendering.served_page(made, leave=leave).encode()
-                    self._keep(page, known, content)
-        finally:
-            self._places.release()
-        return content
 
-    def _kept(self, page: SitePage, known: tuple[object, ...]) -> bytes | None:
-        with self._lock:
-            return self._made.get(known) if page.kept else None
+        def make() -> Answer:
+            leave = self.access.token is not None
+            made = rendering.make(page, view(snapshot))
+            return Answer(rendering.served_page(made, leave=leave).encode())
 
-    def _keep(self, page: SitePage, known: tuple[object, ...], content: bytes) -> None:
-        with self._lock:
-            if page.kept:
-                self._made[known] = content
-            if len(self._made) > _KEPT:
-                self._made.popitem(last=False)
+        known = (page.name, *what)
+        return self._kept.get(snapshot.revision, known, make, keep=page.kept).body
 
 
 def application(

@@ -16,7 +16,7 @@ from asgi_client import Answer, get
 from fastapi import FastAPI
 from stored_results import SEGMENTS, project
 
-from pipelines.results.api import RefusedError, _Answers, create_router
+from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
 
 
@@ -122,23 +122,10 @@ def test_what_is_wrong_is_said(api: Api, path: str, status: int, title: str) -> 
     assert answer.json()["status"] == status
 
 
-def test_answers_are_kept_up_to_some_bytes() -> None:
-    kept, made = _Answers(100), list[str]()
-
-    def get(revision: str, asked: str) -> bytes:
-        def make() -> tuple[bytes, None]:
-            made.append(asked)
-            return asked.encode() * 40, None
-
-        return kept.get(revision, asked, make)[0]
-
-    for asked in "abacab":
-        assert get("1", asked) == asked.encode() * 40
-    # The one that was asked for least lately makes room.
-    assert "".join(made) == "abcb"
-    get("2", "a")
-    get("2", "a")
-    assert "".join(made) == "abcba"
+def test_one_who_cannot_wait_is_told_when_to_ask_again(file: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pipelines.http.kept._WAITING", 0)
+    busy = Api(file).get("shares")
+    assert (busy.status, busy.headers["retry-after"]) == (503, "5")
 
 
 def test_a_format_that_there_is_not_is_refused(api: Api) -> None:
@@ -175,19 +162,3 @@ def test_the_description_says_what_each_column_means(api: Api) -> None:
     column = schema["properties"]["shares"]["items"]["properties"]["detection_floor"]
     assert column["description"] == "smallest true share that is reliably distinguished from zero"
     assert {each["name"] for each in described["parameters"]} >= {"metric", "segment", "item"}
-
-
-def test_no_more_answers_are_waited_for_than_can_soon_be_made(monkeypatch) -> None:
-    monkeypatch.setattr("pipelines.results.api._WAITING", 1)
-    kept = _Answers(1000)
-    assert kept.get("1", "kept", lambda: (b"a", None)) == (b"a", None)
-
-    def crowded() -> tuple[bytes, None]:
-        with pytest.raises(RefusedError) as busy:
-            kept.get("1", "another", lambda: (b"c", None))
-        assert (busy.value.status, busy.value.headers["retry-after"]) == (503, "5")
-        assert kept.get("1", "kept", lambda: (b"x", None)) == (b"a", None)
-        return b"b", None
-
-    assert kept.get("1", "one", crowded) == (b"b", None)
-    assert kept.get("1", "another", lambda: (b"c", None)) == (b"c", None)

@@ -232,7 +232,7 @@ def test_a_page_that_is_kept_waits_for_none_that_is_made(url, monkeypatch):
         return make(*given)
 
     monkeypatch.setattr(rendering, "make", slowly)
-    monkeypatch.setattr("pipelines.web.application._WAITING", 1)
+    monkeypatch.setattr("pipelines.http.kept._WAITING", 1)
     crowded = app_of(url)
     with ThreadPoolExecutor(3) as pool:
         try:

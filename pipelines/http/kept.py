@@ -1,0 +1,81 @@
+"""Answers of a server that are kept as long as what they are made of does not change."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sotto.errors import SottoError
+
+#: Requests that may wait for an answer to be made; each of them has one of the server's threads.
+_WAITING = 16
+
+
+class BusyError(SottoError):
+    """As many requests wait for an answer to be made as may."""
+
+
+class Answer(NamedTuple):
+    """An answer, and the cursor of the one that follows it, if there is one."""
+
+    body: bytes
+    following: str | None = None
+
+
+class KeptAnswers:
+    """The answers of one revision that were asked for last, up to so many bytes.
+
+    One is made at a time, and few may wait for that, so that many who ask at once do not hold up
+    those whose answer is kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._places = threading.BoundedSemaphore(_WAITING)
+        self._revision = ""
+        self._made: OrderedDict[object, Answer] = OrderedDict()
+        self._bytes = 0
+
+    def get(
+        self, revision: str, asked: object, make: Callable[[], Answer], *, keep: bool = True
+    ) -> Answer:
+        """Return the answer to what is asked, made anew where it is not kept, or not to be.
+
+        Raises BusyError if many wait for answers to be made.
+        """
+        if (known := self._known(revision, asked)) is not None:
+            return known
+        if not self._places.acquire(blocking=False):
+            raise BusyError("many answers are being made")
+        try:
+            with self._making:
+                if (known := self._known(revision, asked)) is not None:
+                    return known
+                made = make()
+                if keep:
+                    self._keep(revision, asked, made)
+        finally:
+            self._places.release()
+        return made
+
+    def _known(self, revision: str, asked: object) -> Answer | None:
+        with self._lock:
+            if revision != self._revision:
+                self._revision, self._bytes = revision, 0
+                self._made.clear()
+            if (known := self._made.get(asked)) is not None:
+                self._made.move_to_end(asked)
+            return known
+
+    def _keep(self, revision: str, asked: object, made: Answer) -> None:
+        with self._lock:
+            if revision != self._revision:
+                return
+            self._made[asked] = made
+            self._bytes += len(made.body)
+            while self._bytes > self._most:
+                self._bytes -= len(self._made.popitem(last=False)[1].body)
