@@ -29,9 +29,10 @@ from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
+from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import Chosen, Page, ResultsReader
 from pipelines.results.records import Health
-from pipelines.results.views import VIEWS, View
+from pipelines.results.views import COMPARISONS, RANGES, VIEWS, RowSet, View, rows_of
 from sotto.errors import AggregationError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
@@ -178,6 +179,38 @@ class _OfKinds(_OfEstimates):
     kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
 
 
+class _OfRange(_Nothing):
+    """Parameters of a run of windows."""
+
+    format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
+    metric: _Text = Field(description="of this metric", examples=["carrier"])
+    since: _Time | None = Field(
+        None, description="only windows that begin then or later", examples=["2013-06-01"]
+    )
+    until: _Time | None = Field(
+        None, description="only windows that end then or earlier", examples=["2013-07-01T00:00Z"]
+    )
+    segment: _Text = Field("", description="of this segment; empty for all reports together")
+    by: _Text | None = Field(
+        None, description="of each segment by these attributes", examples=["os,app_version"]
+    )
+    collector: _Text | None = Field(None, description="only of this collector")
+    plan: _Text | None = Field(None, description="only of this plan")
+    version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
+
+    def wanted(self) -> WindowRange:
+        """Return the range that is asked for."""
+        return WindowRange(**{name: getattr(self, name) for name in WindowRange.__match_args__})
+
+
+class _OfComparison(_OfRange):
+    against: _Text = Field(
+        description="another range such as 2013-06-01..2013-07-01, `previous`, a segment such as "
+        "os=linux, or `all`",
+        examples=["previous"],
+    )
+
+
 def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     """Return the routes of ``/api/v1``.
 
@@ -193,6 +226,8 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     for view in VIEWS:
         if not (public and view.private):
             _add(router, reader, view, answers_kept)
+    _add_computed(router, reader, RANGES, _OfRange, answers_kept)
+    _add_computed(router, reader, COMPARISONS, _OfComparison, answers_kept)
 
     @router.head("/plans", include_in_schema=False)
     @router.get(
@@ -236,40 +271,83 @@ def _add(router: APIRouter, reader: ResultsReader, view: View, kept: KeptAnswers
         return Answer(_body(view, page, kind, following), following)
 
     def rows(request: Request, given: Any) -> Response:
-        kind = given.format or _accepted(request.headers.get("accept", "*/*"))
-        revision = reader.revision()
-        etag = f'"{revision}-{kind}"'
-        headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
-        if _matches(request, etag):
-            return Response(status_code=304, headers=headers)
         after = None if given.cursor is None else _decoded(given.cursor)
-        try:
-            asked = (given.chosen(), after, given.limit, kind)
-            body, following = kept.get(revision, (view.name, *asked), lambda: answer(*asked))
-        except ParameterError:
-            raise RefusedError(422, "cursor: it does not follow a page of this view") from None
-        if following is not None:
-            again: dict[str, object] = {**request.query_params, "cursor": following}
-            if items := request.query_params.getlist("item"):
-                again["item"] = items
-            headers["link"] = f'<?{urlencode(again, doseq=True)}>; rel="next"'
-        return Response(body, 200, headers, MEDIA_TYPES[kind])
 
+        def make(kind: str) -> Answer:
+            try:
+                return answer(given.chosen(), after, given.limit, kind)
+            except ParameterError:
+                raise RefusedError(422, "cursor: it does not follow a page of this view") from None
+
+        asked = (view.name, given.chosen(), after, given.limit)
+        return _answered(request, given, reader, kept, asked, make)
+
+    _add_route(router, view, query, rows)
+
+
+def _add_computed(
+    router: APIRouter, reader: ResultsReader, kind: RowSet, query: Any, kept: KeptAnswers
+) -> None:
+    """Add the route of rows that are computed when they are asked for."""
+
+    def rows(request: Request, given: Any) -> Response:
+        def make(form: str) -> Answer:
+            wanted = given.wanted()
+            try:
+                if kind is COMPARISONS:
+                    found = rows_of(kind, reader.compared(wanted, wanted.against(given.against)))
+                else:
+                    found = rows_of(kind, reader.range_estimates(wanted))
+            except ParameterError as error:
+                raise RefusedError(422, str(error)) from None
+            return Answer(_body(kind, Page(found, None), form, None), None)
+
+        asked = (kind.name, given.wanted(), getattr(given, "against", None))
+        return _answered(request, given, reader, kept, asked, make)
+
+    _add_route(router, kind, query, rows)
+
+
+def _answered(
+    request: Request,
+    given: Any,
+    reader: ResultsReader,
+    kept: KeptAnswers,
+    asked: tuple[object, ...],
+    make: Callable[[str], Answer],
+) -> Response:
+    """Return the answer in the format that is asked for, made anew where it is not kept."""
+    kind = given.format or _accepted(request.headers.get("accept", "*/*"))
+    revision = reader.revision()
+    etag = f'"{revision}-{kind}"'
+    headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    body, following = kept.get(revision, (*asked, kind), lambda: make(kind))
+    if following is not None:
+        again: dict[str, object] = {**request.query_params, "cursor": following}
+        if items := request.query_params.getlist("item"):
+            again["item"] = items
+        headers["link"] = f'<?{urlencode(again, doseq=True)}>; rel="next"'
+    return Response(body, 200, headers, MEDIA_TYPES[kind])
+
+
+def _add_route(router: APIRouter, kind: RowSet, query: Any, rows: Callable[..., Response]) -> None:
     rows.__annotations__["given"] = Annotated[query, Query()]
     router.add_api_route(
-        f"/{view.name}",
+        f"/{kind.name}",
         rows,
         methods=["GET"],
-        operation_id=view.name,
-        summary=view.comment,
-        responses=page_of(view),
+        operation_id=kind.name,
+        summary=kind.comment,
+        responses=page_of(kind),
         response_class=Response,
     )
     # The server leaves out the body.
-    router.add_api_route(f"/{view.name}", rows, methods=["HEAD"], include_in_schema=False)
+    router.add_api_route(f"/{kind.name}", rows, methods=["HEAD"], include_in_schema=False)
 
 
-def _body(view: View, page: Page, kind: str, following: str | None) -> bytes:
+def _body(view: RowSet, page: Page, kind: str, following: str | None) -> bytes:
     if kind == "json":
         found = {view.name: list(objects(view, page.rows)), "next": following}
         return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from pipelines.http.problems import CONTENT
 from pipelines.results.fields import Kind, fields_of
 from pipelines.results.records import JobNumbers
-from pipelines.results.views import Column, View
+from pipelines.results.views import Heading, RowSet
 
 Schema: TypeAlias = dict[str, Any]
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
@@ -92,8 +92,8 @@ def answers(name: str, item: Schema) -> Answers:
     }
 
 
-def page_of(view: View) -> Answers:
-    """Return the answers of the route of a view."""
+def page_of(view: RowSet) -> Answers:
+    """Return the answers of the route of rows."""
     columns = {each.name: _column(each) for each in view.columns}
     found = answers(view.name, {"type": "object", "properties": columns, "required": list(columns)})
     content = found[200]["content"]
@@ -116,5 +116,5 @@ def page_of(view: View) -> Answers:
     return found
 
 
-def _column(column: Column) -> Schema:
+def _column(column: Heading) -> Schema:
     return {"description": column.comment, "anyOf": [_TYPES[column.kind], _NULL]}

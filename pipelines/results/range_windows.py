@@ -210,8 +210,13 @@ class _Metric:
         """Return what a set of combinations of values is called."""
         listed = {each.name: each.values for each in self.plan.attributes}
 
-        def place(values: _Values) -> list[int]:
-            return [listed[name].index(value) for name, value in zip(names, values, strict=True)]
+        def place(values: _Values) -> list[tuple[int, str]]:
+            """Return where values are sorted; those that the plan does not list come first."""
+            own = (listed.get(name, ()) for name in names)
+            return [
+                (known.index(value) if value in known else -1, value)
+                for known, value in zip(own, values, strict=True)
+            ]
 
         columns = [dict.fromkeys(column) for column in zip(*sorted(values, key=place), strict=True)]
         if math.prod(map(len, columns)) == len(values):

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from pipelines.results.schema import VERSION
 from pipelines.results.tables import METADATA, SINK_METADATA
-from pipelines.results.views import VIEWS, View
+from pipelines.results.views import COMPARISONS, RANGES, VIEWS, RowSet, View
 
 #: A column's name, what it holds, and what it means.
 _Row: TypeAlias = tuple[str, str, str]
@@ -42,6 +42,13 @@ A release that changes views makes them anew; in PostgreSQL, grant them again af
 What columns of these names mean, unless a view says otherwise:
 
 """
+_RANGES = """\
+## Rows that are computed
+
+`/api/v1`, `sotto estimates --from` and `--compare`, and `ResultsReader` make these when they are
+asked for: [ranges](../guides/results.md#ranges-and-two-of-them-compared).
+
+"""
 _TABLES = """\
 ## Tables, for machines
 
@@ -54,23 +61,28 @@ since the epoch, and amounts of privacy are micro-epsilon.
 
 def page() -> str:
     """Return the page."""
-    parts = [_HEAD, _VIEWS, _columns(_COMMON), "\n", *map(_view, VIEWS), _TABLES]
+    parts = [_HEAD, _VIEWS, _columns(_COMMON), "\n", *map(_view, VIEWS), _RANGES]
+    parts += [*map(_view, (RANGES, COMPARISONS)), _TABLES]
     parts += [_table(table) for table in METADATA.sorted_tables]
     parts.append("A sink's database also has these:\n\n")
     parts += [_table(table) for table in SINK_METADATA.sorted_tables]
     return "".join(parts).rstrip() + "\n"
 
 
-def _view(view: View) -> str:
+def _view(view: RowSet) -> str:
     said = view.comment[0].upper() + view.comment[1:]
-    private = " For operators: not in the public mode of `sotto serve`." if view.private else ""
+    private = (
+        " For operators: not in the public mode of `sotto serve`."
+        if isinstance(view, View) and view.private
+        else ""
+    )
     names = ", ".join(f"`{each.name}`" for each in view.columns)
     own = [each for each in _described(view) if each not in _COMMON]
     table = f"{_columns(own)}\n" if own else ""
     return f"### `{view.name}`\n\n{said}.{private}\n\nColumns: {names}.\n\n{table}"
 
 
-def _described(view: View) -> list[_Row]:
+def _described(view: RowSet) -> list[_Row]:
     return [(each.name, each.kind, each.comment) for each in view.columns]
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from asgi_client import Answer, get
 from fastapi import FastAPI
+from invented_results import PLAN, write_results
 from stored_results import SEGMENTS, project
 
 from pipelines.results.api import create_router
@@ -162,3 +163,62 @@ def test_the_description_says_what_each_column_means(api: Api) -> None:
     column = schema["properties"]["shares"]["items"]["properties"]["detection_floor"]
     assert column["description"] == "smallest true share that is reliably distinguished from zero"
     assert {each["name"] for each in described["parameters"]} >= {"metric", "segment", "item"}
+
+
+@pytest.fixture
+def weekly(tmp_path: Path) -> Api:
+    """Three windows of 900 reports each, whose plan is known."""
+    write_results(tmp_path)
+    reader = ResultsReader(f"sqlite:///{tmp_path / 'results.db'}", plans=[PLAN])
+    made = Api(tmp_path / "results.db")
+    made.app = FastAPI()
+    made.app.include_router(create_router(reader, public=True))
+    return made
+
+
+def test_ranges_of_windows_are_put_together(weekly: Api) -> None:
+    query = {"metric": "theme", "until": "2025-01-23"}
+    found = weekly.get("ranges", query=query).json()["ranges"]
+    light = next(each for each in found if each["item"] == "light")
+    assert (light["value"], light["reports"], light["windows"]) == (pytest.approx(0.6), 2700, 3)
+    assert (light["start"], light["end"]) == (
+        "2025-01-02T00:00:00.000Z",
+        "2025-01-23T00:00:00.000Z",
+    )
+    assert light["standard_error"] == pytest.approx(0.02 / 3**0.5)
+    text = weekly.get("ranges", query={**query, "format": "csv"}).text
+    assert [float(each["value"]) for each in csv.DictReader(io.StringIO(text))] == [
+        each["value"] for each in found
+    ]
+    etag = weekly.get("ranges", query=query).headers["etag"]
+    assert weekly.get("ranges", query=query, headers={"if-none-match": etag}).status == 304
+
+
+def test_ranges_are_compared(weekly: Api) -> None:
+    query = {"metric": "theme", "since": "2025-01-09", "against": "2025-01-02..2025-01-09"}
+    found = weekly.get("comparisons", query=query).json()["comparisons"]
+    other = next(each for each in found if each["item"] == "other")
+    assert other["difference"] == pytest.approx(0.015)
+    error = (0.02**2 * 3 / 2) ** 0.5
+    assert other["standard_error"] == pytest.approx(error)
+    assert other["smallest_found"] == pytest.approx(2.8016 * error, rel=1e-4)
+    assert (other["against_start"], other["against_reports"]) == ("2025-01-02T00:00:00.000Z", 900)
+    assert other["significant"] is False
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("ranges", "metric: Field required"),
+        ("ranges?metric=theme&newest=true", "there is no parameter newest"),
+        ("ranges?metric=theme&since=2026-01-01", "no window of 'theme' lies from 2026-01-01"),
+        ("ranges?metric=theme&since=2025-02-01&until=2025-01-01", "must end after it begins"),
+        ("ranges?metric=theme&segment=os=beos", "or unknown; segments that all windows have"),
+        ("comparisons?metric=theme", "against: Field required"),
+        ("comparisons?metric=theme&against=previous", "two ends"),
+    ],
+)
+def test_ranges_that_cannot_be_are_refused(weekly: Api, path: str, title: str) -> None:
+    answer = weekly.get(path)
+    assert answer.status == 422
+    assert title in answer.json()["title"]
