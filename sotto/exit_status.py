@@ -1,4 +1,4 @@
-"""The exit statuses of all commands; ``docs/operate/operations.md`` has the same table."""
+"""The exit statuses of all commands; ``docs/reference/commands.md`` is made of them."""
 
 from enum import IntEnum
 
@@ -6,13 +6,28 @@ from enum import IntEnum
 class ExitStatus(IntEnum):
     """How a command ended."""
 
-    DONE = 0
-    FOUND = 1  #: Done, and it found something: warnings, new alerts, rows left out, a broken claim.
-    FAILED = 2  #: Not done, or not all of it; the last lines on standard error say why.
-    UNDELIVERED = 3  #: Alerts were found, and somebody could not be notified.
-    LOST = 4  #: A streaming job was ended, since nothing that it can read next exists any more.
-    INTERRUPTED = 130  #: By Ctrl-C or SIGTERM.
-    NO_READER = 141  #: Whoever read the output has gone.
+    meaning: str
+
+    def __new__(cls, status: int, meaning: str) -> "ExitStatus":
+        """Make a member of a number and what it means."""
+        member = int.__new__(cls, status)
+        member._value_ = status
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "done"
+    FOUND = (
+        1,
+        (
+            "done, and something was found: a warning with `--strict`, a new alert, rows that "
+            "`sotto replay` left out, a claim that `sotto audit` refutes"
+        ),
+    )
+    FAILED = 2, "not done, or not all of it; the last lines on standard error say why"
+    UNDELIVERED = 3, "`sotto alerts` found new alerts, and somebody could not be notified"
+    LOST = 4, "`sotto stream` ended its job: what it was to read next does not exist any more"
+    INTERRUPTED = 130, "interrupted by Ctrl-C or SIGTERM"
+    NO_READER = 141, "the reader of the output has gone"
 
     @classmethod
     def found(cls, anything: object) -> "ExitStatus":

@@ -6,7 +6,7 @@ examples:
   sotto plan compile plan.yaml            make the JSON that devices and aggregators read
   sotto COMMAND --help                    more about one command
 
-Errors go to standard error and end with status 2; docs/operate/operations.md lists all statuses.
+Errors go to standard error and end with status 2; docs/reference/commands.md lists all statuses.
 """
 
 from __future__ import annotations

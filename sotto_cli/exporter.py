@@ -6,7 +6,7 @@ started, stopped and run twice at any time. It reads a streaming job's database 
 writes, which has how far the job has read, and asks the broker how much more there is: --database,
 --topic and no --state; Flink says how its checkpoints are (--flink). One exporter serves several
 jobs, each in its time: every series has the label collector. A source that is missing or damaged is
-a metric (sotto_source_status), never an error. docs/operate/operations.md lists all metrics;
+a metric (sotto_source_status), never an error. docs/reference/metrics.md lists all metrics;
 deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
 A scrape reads, waits at most --timeout, and is answered from the last reading otherwise, or

@@ -3,7 +3,8 @@
 In the README and in docs/: a ``python`` block is executed, and the tests that it defines are
 called; a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console``
 block every line that begins with ``$ sotto`` must succeed. One that ends with ``&`` runs until the
-document ends, and is waited for until it has printed a line; 8470 stands for a port that is free.
+document ends, and is waited for until it has printed a line; 8470 and 8480 stand for free ports.
+Imports of ``sottovoce`` find the package that an app ships, as its wheel is built.
 The blocks of one document run in order in one empty folder; a block may be named by a comment
 ``<!-- file: NAME -->`` above it, which writes it there instead. Each line of a block under
 ``<!-- printed -->`` is one that the commands above it have printed. A block under
@@ -45,7 +46,8 @@ STARTING = {
     "docs/guides/plan.md",
     "docs/guides/results.md",
 }
-PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "papers" / "README.md"]
+ABOUT = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "papers/README.md")
+PAGES = [*DOCUMENTS, *(ROOT / name for name in ABOUT)]
 BLOCK = re.compile(
     r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)|(?P<needs>served|counted)) -->\n)?"
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
@@ -75,6 +77,20 @@ def background() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate(timeout=600)
 
 
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``sottovoce``, as its wheel has it."""
+    folder = tmp_path_factory.mktemp("shipped")
+    where = ROOT / "deploy/device/device_wheel.py"
+    spec = importlib.util.spec_from_file_location("device_wheel", where)
+    assert spec is not None
+    assert spec.loader is not None
+    builder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(builder)
+    builder.assemble(folder)
+    return folder
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -89,8 +105,10 @@ def test_what_the_document_shows_works(
     monkeypatch: pytest.MonkeyPatch,
     background: list[subprocess.Popen[str]],
     capsys: pytest.CaptureFixture[str],
+    shipped: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(shipped)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "metrics", raising=False)
     text = document.read_text(encoding="utf-8")
@@ -109,7 +127,7 @@ def _show(
     """Run a document's blocks in a folder."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed: list[str] = []
-    port = str(free_ports(1)[0])
+    ports = dict(zip(("8470", "8480"), free_ports(2), strict=True))
     for match in BLOCK.finditer(text):
         language, body = match["language"], match["body"]
         if match["needs"] == "served":
@@ -117,7 +135,8 @@ def _show(
             body = body.replace("http://localhost:8470", url)
         elif match["needs"] == "counted":
             wait_until(lambda: counted(tmp_path / "build/serve/state"))
-        body = body.replace("8470", port)
+        for shown, port in ports.items():
+            body = body.replace(shown, str(port))
         if match["file"]:
             (tmp_path / match["file"]).write_text(body, encoding="utf-8")
         if language == "python":
@@ -148,7 +167,8 @@ def test_what_a_page_names_exists(page: Path) -> None:
         assert importlib.util.find_spec(module), module
         assert module != "benchmarks" or {*words.split()} <= {*BENCHMARKS}
     # Commands that are not run are at least understood.
-    for command in re.findall(r"^sotto (.+)$", text, re.MULTILINE):
+    shown = re.sub(r"^```text\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for command in re.findall(r"^sotto (.+)$", shown, re.MULTILINE):
         given = shlex.split(command.rstrip(" &"), comments=True)
         assert "..." in given or sotto_cli._parsed(given).command == given[0]
 

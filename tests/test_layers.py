@@ -212,3 +212,9 @@ def test_the_bare_install_needs_the_standard_library_alone(module: str) -> None:
     )
     assert result.stderr == ""
     assert result.stdout.strip() == "[]"
+
+
+def test_the_picture_of_the_architecture_is_up_to_date() -> None:
+    from tests import layers
+
+    assert layers.PAGE.read_text("utf-8") == layers.drawn(), "write it again with `make docs`"

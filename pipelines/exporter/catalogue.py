@@ -1,4 +1,4 @@
-"""Every exposed metric: name, labels, meaning; ``docs/operate/operations.md`` repeats it.
+"""Every exposed metric: name, labels, meaning; ``docs/reference/metrics.md`` is made of it.
 
 All have the label ``collector`` besides: whose job it is.
 """

@@ -28,6 +28,7 @@ from watched import (
 )
 
 from pipelines.bounded.run import aggregate
+from pipelines.exporter import reference
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.families import Exposed, Snapshot, families
@@ -142,14 +143,9 @@ def test_labels_come_from_plans_alone(job):
                 assert re.fullmatch(r"[0-9.]*", item)
 
 
-def test_the_documents_list_what_is_exposed(job, tmp_path):
-    text = (ROOT / "docs" / "operate" / "operations.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(sotto_\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)
-    documented = [
-        (name, kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
-        for name, kind, labels, meaning in rows
-    ]
-    assert documented == [(d.name, d.type, d.labels, d.help) for d in CATALOGUE.values()]
+def test_the_page_lists_what_is_exposed(job, tmp_path):
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    assert page == reference.page(), "write it again with `make docs`"
     shown, streamed = exposition(job.state, job.log), streaming(job.state, tmp_path)
     found = samples(shown)
     both = samples(streamed) | found
@@ -164,11 +160,11 @@ def test_the_documents_list_what_is_exposed(job, tmp_path):
     }
     assert len(of_alerts) == 4
     assert helped == set(CATALOGUE) - of_alerts
-    for name, kind, labels, _ in documented:
-        if name in of_alerts:
-            continue
-        assert f"# TYPE {name} {kind}" in shown + streamed
-        assert all({key for key, _ in series} == {"collector", *labels} for series in both[name])
+    for name in helped:
+        described = CATALOGUE[name]
+        assert f"# TYPE {name} {described.type}" in shown + streamed
+        labels = {"collector", *described.labels}
+        assert all({key for key, _ in series} == labels for series in both[name])
 
 
 def test_nothing_is_written_and_no_lock_is_needed(copy):
