@@ -55,7 +55,7 @@ COMMANDS = (
 )
 
 #: Those that are in :mod:`sotto_cli.upkeep`.
-_UPKEEP = ("quarantine", "requeue", "retain", "forget", "backup", "restore")
+_UPKEEP = ("quarantine", "requeue", "retain", "forget", "backup", "restore", "topics")
 
 #: The extra that a missing module is part of.
 _EXTRAS = {
