@@ -1,1 +1,1 @@
-"""Commands for what an operator does with a state directory beside runs."""
+"""Commands for what an operator does with states and topics beside runs."""
