@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -152,7 +152,10 @@ def withheld(
 
 
 def held_back(
-    attributes: tuple[Attribute, ...], reports: Reports, least: int, before: Mapping[str, int]
+    attributes: tuple[Attribute, ...],
+    enough: Mapping[str, bool],
+    without: Callable[[Set[str]], Set[str]],
+    before: Mapping[str, int],
 ) -> dict[str, int]:
     """Return what to withhold in a window so that little changes from one window to the next.
 
@@ -160,32 +163,36 @@ def held_back(
     same of the window before. A slice is withheld until it had in ``STEADY`` windows, and for as
     long as those that stay need it, or another one in its place. With several attributes nothing is
     kept that would withhold far more than the window needs by itself, since each slice may bring
-    others. A window that is withheld as a whole changes nothing. :func:`withheld` is given the
-    slices, and decides what is safe.
+    others. A window that is withheld as a whole changes nothing.
+
+    ``enough`` says of each slice with reports whether it has enough for a row of its own.
+    ``without`` returns the slices of which nothing is published if some are withheld anyway; it
+    decides what is safe.
 
     >>> os = (Attribute("os", ("linux", "mac", "win")),)
-    >>> one = held_back(os, np.array([18, 90, 400]), 20, {})
-    >>> two = held_back(os, np.array([22, 90, 70]), 20, one)
-    >>> one, two
+    >>> def window(linux, mac, win, before):
+    ...     reports = np.array([linux, mac, win])
+    ...     enough = {"os=linux": linux >= 20, "os=mac": mac >= 20, "os=win": win >= 20}
+    ...     return held_back(os, enough, lambda held: withheld(os, reports, 20, held), before)
+    >>> one = window(18, 90, 400, {})
+    >>> one, window(22, 90, 70, one)
     ({'os=linux': 0, 'os=mac': 1}, {'os=linux': 1, 'os=mac': 2})
     """
-    if int(reports.sum()) < least:
+    alone = without(frozenset())
+    if slices(attributes)[0].name in alone:
         return dict(before)
-    own = {each.name: int(reports[[*each.cells]].sum()) for each in slices(attributes)}
-    enough = {name: before.get(name, 0) + 1 if own[name] >= least else 0 for name in own}
-    names = {name for name in before if name in own}
-    steady = {name for name in names if enough[name] >= STEADY}
+    lasted = {name: before.get(name, 0) + 1 if each else 0 for name, each in enough.items()}
+    names = {*before}
+    steady = {name for name in names if lasted.get(name, 0) >= STEADY}
     # All at once if it can be, so that two that need each other can go together.
     for leaving in (steady, *({name} for name in sorted(steady))):
         stay = names - leaving
-        found = withheld(attributes, reports, least, stay)
-        if {name for name in stay if own[name]} <= found <= names:
+        if stay & {*enough} <= without(stay) <= names:
             names = stay
-    names |= withheld(attributes, reports, least, names)
-    if len(attributes) > 1:
-        alone = withheld(attributes, reports, least)
-        names = alone if len(names) > 2 * len(alone) + _MORE else names
-    return {name: enough[name] for name in sorted(names)}
+    names |= without(names)
+    if len(attributes) > 1 and len(names) > 2 * len(alone) + _MORE:
+        names = {*alone}
+    return {name: lasted.get(name, 0) for name in sorted(names)}
 
 
 def _less_what_follows(

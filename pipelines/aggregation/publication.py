@@ -91,41 +91,48 @@ class Publication:
             by_level = counted.sum(axis=0)
             counted[:, by_level < LEAST_PART * by_level.sum()] = 0
             smallest[counted == 0] = 0
-        #: Reports by cell, of the levels that count.
-        self.counted = counted.sum(axis=1)
-        #: Slices of which nothing is published, whatever the level.
-        self.hidden = withheld(attributes, self.counted, least, frozenset(held))
-        found = [
-            self._withheld(*of_level)
-            for of_level in zip(counted.T, smallest.T, together.tolist(), strict=True)
-        ]
-        self._levels = {
-            each.name: np.array(
-                [
-                    each.name not in self.hidden | few and bool(reports[[*each.cells]].any())
-                    for few, reports in zip(found, counted.T, strict=True)
-                ]
-            )
-            for each in slices(attributes)
-        }
+        self._counted = counted
+        # A cell that is missing in some group has no weight there, but is withheld all the same.
+        self._scale = plan.cells + 1
+        self._weights = self._scale * smallest + ((smallest == 0) & (counted > 0))
+        self._together = together >= least
+        self._levels = self._shown(frozenset(held))
         #: The values of a published slice that are withheld, together.
         self.unions = [*self._unions()]
         for union in self.unions:
             self._levels[union.name] = self._follows(union)
         self._strata = self._told_apart(most)
 
-    def _withheld(
-        self, reports: NDArray[np.int64], smallest: NDArray[np.int64], together: int
-    ) -> Set[str]:
-        """Return the slices that are withheld at a level."""
+    def _shown(self, held: Set[str]) -> dict[str, NDArray[np.bool_]]:
+        """Return which levels of each slice are published if these slices are not."""
         attributes, least = self.plan.attributes, self.least
-        if least <= 1:
-            return self.hidden
-        # A cell that is missing in some group has no weight there, but is withheld all the same.
-        scale = len(reports) + 1
-        weights = scale * smallest + ((smallest == 0) & (reports > 0))
-        names = withheld(attributes, weights, scale * least, self.hidden)
-        return names - {self.whole.name} if together >= least else names
+        anyway = withheld(attributes, self._counted.sum(axis=1), least, held)
+        found = {each.name: self._reports(each, self._counted) > 0 for each in slices(attributes)}
+        for level, (weights, together) in enumerate(
+            zip(self._weights.T, self._together.tolist(), strict=True)
+        ):
+            names = set(anyway)
+            if least > 1:
+                names |= withheld(attributes, weights, self._scale * least, anyway)
+            if together and self.whole.name not in anyway:
+                names.discard(self.whole.name)
+            for name in names:
+                found[name][level] = False
+        return found
+
+    def without(self, held: Set[str]) -> set[str]:
+        """Return the slices with reports of which no level is published if ``held`` are not."""
+        shown = self._shown(held)
+        return {name for name in self.enough() if not shown[name].any()}
+
+    def enough(self) -> dict[str, bool]:
+        """Return of each slice with reports whether some level of it has enough for a row."""
+        few = self._scale * self.least
+        return {
+            each.name: bool((self._reports(each, self._weights) >= few).any())
+            for each in slices(self.plan.attributes)
+            if self._reports(each, self._counted).any()
+        }
 
     def _unions(self) -> Iterator[Slice]:
         """Yield what follows from a published sum and its parts that are: the rest of it.
@@ -176,7 +183,11 @@ class Publication:
 
     def reports(self, part: Slice) -> NDArray[np.int64]:
         """Return how many reports of a slice have come: ``(levels,)``."""
-        found: NDArray[np.int64] = self.arrived[[*part.cells]].sum(axis=0)
+        return self._reports(part, self.arrived)
+
+    @staticmethod
+    def _reports(part: Slice, by_cell: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = by_cell[[*part.cells]].sum(axis=0)
         return found
 
     def table(self, part: Slice) -> Matrix:

@@ -167,8 +167,8 @@ def steadied(
     shown = before.segments and before.least > 1
     if shown or not (now.segments and now.least > 1 and plan.attributes):
         return now
-    reports = Publication(plan, metric, _counts(metric, now.counts), now.least).counted
-    found = held_back(plan.attributes, reports, now.least, held)
+    made = Publication(plan, metric, _counts(metric, now.counts), now.least)
+    found = held_back(plan.attributes, made.enough(), made.without, held)
     arms = {each.name for each in arms_of(plan)} if plan.experiment is not None else set()
     return replace(now, held={name: n for name, n in found.items() if name not in arms})
 

@@ -49,6 +49,15 @@ def split(attributes, reports, least, held=frozenset()):
     return live, published, hidden
 
 
+def keep(attributes, reports, least, before):
+    """What is held back in a window of which every report is of one level and group."""
+    own = {each.name: int(reports[[*each.cells]].sum()) for each in slices(attributes)}
+    enough = {name: number >= least for name, number in own.items() if number}
+    return held_back(
+        attributes, enough, lambda held: withheld(attributes, reports, least, held), before
+    )
+
+
 def check(attributes, reports, least, held=frozenset()) -> tuple[int, int]:
     live, published, hidden = split(attributes, reports, least, held)
     counts = reports[live]
@@ -90,7 +99,7 @@ def test_each_window_is_safe_whatever_earlier_ones_withheld():
         (attributes, reports, least), held = random_table(draw), {}
         for _ in range(6):
             fresh = withheld(attributes, reports, least)
-            held = held_back(attributes, reports, least, held)
+            held = keep(attributes, reports, least, held)
             check(attributes, reports, least, frozenset(held))
             kept += not withheld(attributes, reports, least, frozenset(held)) <= fresh
             reports = draw.poisson(reports + draw.choice((0, 1, 3)))
@@ -109,7 +118,7 @@ def test_a_union_hardly_ever_changes():
         fresh, lasting, held = [], [], {}
         for _ in range(60):
             reports = draw.poisson([18, 90, 400, 80])
-            held = held_back((os,), reports, 20, held)
+            held = keep((os,), reports, 20, held)
             fresh.append(frozenset(withheld((os,), reports, 20)))
             lasting.append(frozenset(withheld((os,), reports, 20, frozenset(held))))
         without.append(changes(fresh))
@@ -122,7 +131,7 @@ def test_a_union_is_split_after_four_windows_in_which_every_part_had_enough():
     attributes, held, found = attributes_of([4]), {}, []
     for few, partner in [(18, 60), *[(25, 60)] * 3, (19, 300), *[(25, 60)] * 4, (19, 300)]:
         reports = np.array([few, partner, 400, 80])
-        held = held_back(attributes, reports, 20, held)
+        held = keep(attributes, reports, 20, held)
         found.append(sorted(withheld(attributes, reports, 20, frozenset(held))))
     union = ["a0=v0", "a0=v1"]
     # The partner stays though another one is smaller; once it is split, the smallest is taken.
@@ -133,19 +142,19 @@ def test_a_value_that_was_small_once_leaves_a_union_that_stays():
     attributes, held, found = attributes_of([4]), {}, []
     for of_second in (15, *[100] * 5):
         reports = np.array([10, of_second, 400, 80])
-        held = held_back(attributes, reports, 20, held)
+        held = keep(attributes, reports, 20, held)
         found.append(sorted(withheld(attributes, reports, 20, frozenset(held))))
     assert found[:4] == [["a0=v0", "a0=v1"]] * 4
     # The only partner that it has.
     assert found[5] == ["a0=v0", "a0=v1"]
-    grown = held_back(attributes, np.array([10, 100, 400, 12]), 20, held)
+    grown = keep(attributes, np.array([10, 100, 400, 12]), 20, held)
     assert sorted(grown) == ["a0=v0", "a0=v1", "a0=v3"]
 
 
 def test_a_window_that_is_withheld_as_a_whole_changes_no_union():
     attributes = attributes_of([3])
-    held = held_back(attributes, np.array([18, 90, 400]), 20, {})
-    assert held_back(attributes, np.array([3, 9, 4]), 20, held) == held
+    held = keep(attributes, np.array([18, 90, 400]), 20, {})
+    assert keep(attributes, np.array([3, 9, 4]), 20, held) == held
 
 
 def test_only_the_slices_of_few_reports_would_not_be_enough(monkeypatch):

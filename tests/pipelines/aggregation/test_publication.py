@@ -18,7 +18,7 @@ from mechanisms.base import Mechanism
 from mechanisms.category.local_hashing import LocalHashing
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.breakdown import slices
+from pipelines.aggregation.breakdown import held_back, slices
 from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.publication import Publication
 from pipelines.aggregation.result_rows import rows_of_windows
@@ -149,6 +149,12 @@ def smallest(forms: list[list[int]], weights: list[int], least: int) -> bool:
     return False
 
 
+def kept(made: Publication, held: Mapping[str, int]) -> tuple[Publication, dict[str, int]]:
+    """Return a publication with the unions of the windows before it, and what it holds back."""
+    found = held_back(made.plan.attributes, made.enough(), made.without, held)
+    return Publication(made.plan, made.metric, made.counts, made.least, held=found), found
+
+
 def forms_of(made: Publication, level: int) -> tuple[list[list[int]], list[int], int]:
     """Return what a publication's tables of a level are of: groups of reports by cell and coin."""
     mechanism, joins = made.metric.mechanism, made.metric.mechanism.joins
@@ -173,10 +179,14 @@ def forms_of(made: Publication, level: int) -> tuple[list[list[int]], list[int],
 
 @pytest.mark.parametrize(("name", "segments"), [*product(("dark", "bits"), SEGMENTS)])
 def test_no_combination_depends_on_few_reports_of_a_level(name, segments):
-    """By brute force: every table is a sum of the reports by cell and coin."""
+    """By brute force: every table is a sum of the reports by cell and coin.
+
+    Each window keeps the unions of those before it.
+    """
     plan = segmented(segments)
     metric, draw = plan.metric(name), np.random.default_rng(len(name) * 100 + len(segments))
     shown = hidden = strata = 0
+    held: dict[str, int] = {}
     for trial in range(12 if name == "dark" else 8):
         largest = 60 if name == "dark" else 400
         reports = (draw.random((plan.cells, 2)) ** 3 * largest).astype(int)
@@ -188,7 +198,7 @@ def test_no_combination_depends_on_few_reports_of_a_level(name, segments):
         }
         if not counts:
             continue
-        made = Publication(plan, metric, counts, 20)
+        made, held = kept(Publication(plan, metric, counts, 20), held)
         for level in range(2):
             forms, weights, finest = forms_of(made, level)
             shown, strata = shown + bool(forms), strata + (finest > 1)
@@ -264,11 +274,15 @@ def fewest_touched(forms: Any, weights: list[int], least: int) -> bool:
 
 
 def gives_a_group_away(name: str, segments: str, trials: int) -> tuple[int, int]:
-    """Return how many publications of random counts there were, and how many were unsafe."""
+    """Return how many publications of random counts there were, and how many were unsafe.
+
+    Each keeps the unions of those before it.
+    """
     plan = separable_plan(segments, 4)
     metric, draw = plan.metric(name), np.random.default_rng(len(name + segments))
     mechanism, figures = metric.mechanism, figures_of(plan, name)
     seen = unsafe = 0
+    held: dict[str, int] = {}
     for _ in range(trials):
         mean = draw.choice((1, 4, 9)) * draw.random((plan.cells, 1)) ** 2
         reports = draw.poisson(mean, (plan.cells, mechanism.strata))
@@ -277,7 +291,7 @@ def gives_a_group_away(name: str, segments: str, trials: int) -> tuple[int, int]
             table = np.zeros((2, mechanism.strata, mechanism.chain.cells), dtype=np.int64)
             table[1, :, -1] = by_coin
             counts[cell] = table.reshape(2, -1)
-        made = Publication(plan, metric, counts, 4)
+        made, held = kept(Publication(plan, metric, counts, 4), held)
         shown = [each for each in (*slices(plan.attributes), *made.unions) if made.levels(each)[1]]
         if shown:
             cells = [[cell in each.cells for cell in range(plan.cells)] for each in shown]

@@ -15,8 +15,15 @@ from test_publication import fewest_touched, figures_of, separable_plan, smalles
 
 from mechanisms.frozen import replace
 from pipelines.aggregation import published
+from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.counts import WindowCounts, WindowKey
-from pipelines.aggregation.published import NOTHING, PublishedWindow, fewest, renewed
+from pipelines.aggregation.published import (
+    NOTHING,
+    PublishedWindow,
+    fewest,
+    renewed,
+    windows_before,
+)
 from pipelines.aggregation.result_rows import published_again, rows_of_windows
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
@@ -58,6 +65,11 @@ class Telemetry:
         self.used = 0
         self.published, self.revision, self.complete = NOTHING, 0, False
         self.tables: list[NDArray[np.int64]] = []
+        #: The window before has put some values together, whatever its reports were.
+        names = [each.name for each in slices(of.attributes)[1:]]
+        held = {name: self.random.randrange(5) for name in names if self.random.random() < 0.5}
+        before, *_ = windows_before(self.key, of.metrics[0].window)
+        self.earlier = {before: PublishedWindow(complete=True, held=held)}
 
     def rows(self, reports: Sequence[tuple[int, int, int]]) -> Rows:
         """Return rows of chains, each with the level and symbol; each chain is of a device."""
@@ -123,7 +135,7 @@ class Telemetry:
             for cell, matrix in enumerate(self.cells)
         ]
         before = self.published
-        given = {} if before is NOTHING else {self.key: before}
+        given = {**self.earlier, **({} if before is NOTHING else {self.key: before})}
         self.published = published_again(window, self.registry, given, self.revision)[self.key]
         if self.published.counts and self.published.counts is not before.counts:
             table = np.sum([*self.published.counts.values()], axis=0)[:, :SYMBOLS]
