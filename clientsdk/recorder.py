@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from sqlite3 import Connection
 
 from clientsdk import diagnostics, disabled, draws
@@ -26,6 +27,8 @@ from sotto.plan.segments import cell_of
 #: As names of a module they are found sooner, in every recording, than as those of an Enum.
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
+#: Segments of a single recording, where they are not those of the device (:mod:`clientsdk.otel`).
+MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", default=None)
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -225,7 +228,7 @@ class Recorder:
         plan = self._plan
         if not plan.attributes:
             return 0
-        values = dict(self.segments)
+        values = {**self.segments, **(MEASURED.get() or {})}
         if plan.experiment is not None:
             values[plan.experiment.name] = self._arm()
         return cell_of(plan.attributes, values)

@@ -273,9 +273,10 @@ def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) 
 
 def _warn_of_misspelt() -> None:
     """Warn, once each, of variables that nothing reads and that look like one of the SDK's."""
+    known = [*VARIABLES, ON_ERROR, *PLACES, CONSENT]
     for name in os.environ:
-        if name.startswith("SOTTO_") and name not in VARIABLES and name != ON_ERROR:
-            near = did_you_mean(name, [*VARIABLES, ON_ERROR])
+        if name.startswith("SOTTO_") and name not in known:
+            near = did_you_mean(name, known)
             if near:
                 warning = f"the variable {name} is not read{near}"
                 diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
@@ -371,6 +372,10 @@ def _age(text: str) -> float:
 
 #: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
 ON_ERROR = "SOTTO_ON_ERROR"
+#: Arguments of the client where no code of the app makes one (:mod:`clientsdk.otel`), and whether
+#: the operator of this installation agrees: ``given`` alone counts.
+PLACES = ("SOTTO_PLAN", "SOTTO_STATE_FILE", "SOTTO_PUBLISHER")
+CONSENT = "SOTTO_CONSENT"
 _EPSILON = (
     "an epsilon in [0.001, 100000] with at most 6 decimals, a period's at most the lifetime's"
 )

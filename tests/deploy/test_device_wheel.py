@@ -26,7 +26,17 @@ def test_extras_bring_the_same_in_both_distributions():
         tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         for folder in (ROOT / "deploy" / "device", ROOT)
     )
-    assert device == {name: tools[name] for name in ("signatures", "ohttp", "kafka")}
+    extras = ("signatures", "ohttp", "kafka", "otel", "openfeature")
+    assert device == {name: tools[name] for name in extras}
+
+
+def test_the_meter_provider_is_found_under_the_name_of_either_distribution():
+    device, tools = (
+        tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]
+        for folder in (ROOT / "deploy" / "device", ROOT)
+    )
+    assert tools == {"opentelemetry_meter_provider": {"sotto": "clientsdk.otel:SottoMeterProvider"}}
+    assert str(device) == str(tools).replace("clientsdk", "sottovoce")
 
 
 BEFORE = '''\

@@ -1,0 +1,438 @@
+"""Records what an app measures with OpenTelemetry under local differential privacy.
+
+A metric of the plan says which instrument feeds it: ``otel: {instrument: NAME}``. Each single value
+is randomized as :meth:`clientsdk.Client.record` does it. That takes a provider: an exporter sees
+the sums of an interval alone. An attribute is read only if it has the name of one of the plan's
+segments, or a category's metric names it; all other attributes, the context and the resource are
+never looked at. Needs ``opentelemetry-api``, which the extra ``otel`` brings.
+
+>>> from clientsdk.testing import SeededClient, small_plan
+>>> provider = SottoMeterProvider(SeededClient(small_plan(), seed=1))
+>>> provider.get_meter("app").create_histogram("not.in.the.plan").record(3.5)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from opentelemetry.metrics import (
+    CallbackOptions,
+    CallbackT,
+    Counter,
+    Histogram,
+    Meter,
+    MeterProvider,
+    NoOpMeter,
+    ObservableCounter,
+    ObservableGauge,
+    ObservableUpDownCounter,
+    Observation,
+    UpDownCounter,
+)
+from opentelemetry.util.types import Attributes
+
+from clientsdk import diagnostics, disabled
+from clientsdk.client import Client
+from clientsdk.outcomes import Outcome
+from clientsdk.settings import CONSENT, PLACES
+from sotto.errors import ParameterError, wrong_type
+from sotto.plan.metric import CompiledMetric
+
+#: The use made of a measurement: as a method of an instrument, with an amount, its attributes and
+#: its context.
+Take = Callable[..., Outcome]
+#: Seconds between two looks whether a budget period has begun. The first look comes sooner, yet not
+#: before an app has made what its callbacks ask.
+_LOOK, _FIRST_LOOK = 60.0, 1.0
+#: With these outcomes a period has no answer to an observable, and its callback is asked again.
+_UNANSWERED = (Outcome.NO_CONSENT, Outcome.STORE_FULL, Outcome.BAD_CLOCK)
+#: Kinds of instruments whose single amounts are values of a number.
+_AMOUNTS = ("histogram", "gauge", "observable gauge", "observable up-down counter")
+#: Kinds of which each measurement can be one value of a category.
+_EVENTS = ("histogram", "gauge", "counter")
+
+
+class SottoMeterProvider(MeterProvider):
+    """Feeds the metrics of a client's plan; use it as any provider of meters.
+
+    ``OTEL_PYTHON_METER_PROVIDER=sotto`` makes one without code; ``SOTTO_PLAN``,
+    ``SOTTO_STATE_FILE`` and ``SOTTO_PUBLISHER`` then name the three arguments of the client.
+    Instruments never raise, and a metric that an instrument cannot feed is logged once.
+
+    Parameters
+    ----------
+    client : Client, optional
+        By default the one that the environment describes. The provider records nothing if a
+        variable is missing, and never stops the app.
+    also : MeterProvider, optional
+        Receives every measurement as it is, first. Methods that it has beyond those of a provider,
+        such as ``force_flush`` and ``shutdown``, are this provider's too.
+
+    Raises
+    ------
+    ParameterError
+        An argument is not as it should be; or, where ``SOTTO_ON_ERROR=raise``, a variable.
+
+    Privacy
+    -------
+    The number and times of measurements are not protected, as those of recordings. Values of an
+    attribute that the plan has as a segment are sent in the clear.
+    """
+
+    def __init__(self, client: Client | None = None, *, also: MeterProvider | None = None) -> None:
+        if not isinstance(client, Client | None):
+            raise wrong_type("client", "a Client", client)
+        if type(also).__name__ == "_ProxyMeterProvider":
+            raise ParameterError(
+                "also must be a provider that the app has made; got what stands for one until "
+                "set_meter_provider is called, and would stand for this one"
+            )
+        #: The client that records; None if the environment describes none.
+        self.client = _client_of_environment() if client is None else client
+        self._also = also
+        self._observed: list[_Observed] = []
+        self._looking = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_also" not in vars(self) or self._also is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._also, name)
+
+    def get_meter(
+        self,
+        name: str,
+        version: str | None = None,
+        schema_url: str | None = None,
+        attributes: Attributes = None,
+    ) -> Meter:
+        """Return a meter whose instruments feed the plan's metrics."""
+        named = (name, version, schema_url)
+        if self._also is None:
+            return _SottoMeter(self, NoOpMeter(*named))
+        # Providers made before there were attributes take three arguments.
+        more = () if attributes is None else (attributes,)
+        return _SottoMeter(self, self._also.get_meter(*named, *more))
+
+    def observe(self) -> None:
+        """Ask the callbacks of observables that have no answer in this budget period yet.
+
+        A thread does it every minute, unless the client has none. With ``also`` nothing is asked:
+        the callbacks' answers to that provider are taken, so that it finds them as ever.
+        """
+        for each in list(self._observed):
+            each.ask()
+
+    def _takes(self, kind: str, name: str, unit: str) -> list[Take]:
+        """Return what takes an instrument's measurements: one for each metric that it feeds."""
+        taking = []
+        for metric in self.client.plan.metrics if self.client else ():
+            if metric.otel is None or metric.otel.instrument.lower() != name.lower():
+                continue
+            problem = _problem(metric, kind, unit)
+            if problem:
+                _warn(metric, f"instrument {metric.otel.instrument} does not feed it: {problem}")
+            elif self.client is not None:
+                taking.append(_take(self.client, metric))
+        return taking
+
+    def _observe_with(
+        self, kind: str, name: str, unit: str, callbacks: Sequence[CallbackT] | None
+    ) -> Sequence[CallbackT] | None:
+        """Return the callbacks for the other provider, whose answers are taken if any are."""
+        takes = self._takes(kind, name, unit)
+        if self.client is None or not takes or not callbacks:
+            return callbacks
+        observed = [
+            _Observed(self.client, name, kind, takes, _asking(each), self._also is not None)
+            for each in callbacks
+        ]
+        if self._also is not None:
+            return [each.pass_on for each in observed]
+        self._observed += observed
+        if not self._looking and self.client.settings.background:
+            self._looking = True
+            _looking.add(self)
+            self._look()
+        return callbacks
+
+    def _look(self) -> None:
+        """Start the thread that asks observables; no child of a fork inherits it."""
+        threading.Thread(target=self._run, name="sotto-otel", daemon=True).start()
+
+    def _run(self) -> None:
+        wait, never = _FIRST_LOOK, threading.Event()
+        while not never.wait(wait):
+            self.observe()
+            wait = _LOOK
+
+
+class _SottoMeter(Meter):
+    """Makes each instrument of another meter, and one before it where the plan has a metric."""
+
+    def __init__(self, provider: SottoMeterProvider, behind: Meter) -> None:
+        super().__init__(behind.name, behind.version, behind.schema_url)
+        self._provider = provider
+        self._behind = behind
+
+    def _before(self, kind: str, instrument: Any, *named: str) -> Any:
+        takes = self._provider._takes(kind, named[0], named[1])
+        if not takes:
+            return instrument
+        method = "add" if "counter" in kind else {"histogram": "record", "gauge": "set"}[kind]
+        quiet = isinstance(self._behind, NoOpMeter)
+        call = _call(takes, None if quiet else getattr(instrument, method))
+        base = getattr(NoOpMeter(""), f"create_{kind}".replace("-", "_").replace(" ", "_"))("a")
+        made = type(f"Sotto{kind.title()}", (type(base),), {method: staticmethod(call)})
+        return made(*named)
+
+    def create_counter(self, name: str, unit: str = "", description: str = "") -> Counter:
+        """Return a counter."""
+        made = self._behind.create_counter(name, unit, description)
+        return self._before("counter", made, name, unit, description)  # type: ignore[no-any-return]
+
+    def create_up_down_counter(
+        self, name: str, unit: str = "", description: str = ""
+    ) -> UpDownCounter:
+        """Return an up-down counter."""
+        made = self._behind.create_up_down_counter(name, unit, description)
+        return self._before("up-down counter", made, name, unit, description)  # type: ignore[no-any-return]
+
+    def create_histogram(
+        self,
+        name: str,
+        unit: str = "",
+        description: str = "",
+        *,
+        explicit_bucket_boundaries_advisory: Sequence[float] | None = None,
+    ) -> Histogram:
+        """Return a histogram; the plan's range stands for its buckets."""
+        buckets = explicit_bucket_boundaries_advisory
+        made = self._behind.create_histogram(
+            name, unit, description, explicit_bucket_boundaries_advisory=buckets
+        )
+        return self._before("histogram", made, name, unit, description)  # type: ignore[no-any-return]
+
+    def create_gauge(self, name: str, unit: str = "", description: str = "") -> Any:
+        """Return a gauge."""
+        made = self._behind.create_gauge(name, unit, description)
+        return self._before("gauge", made, name, unit, description)
+
+    def create_observable_counter(
+        self,
+        name: str,
+        callbacks: Sequence[CallbackT] | None = None,
+        unit: str = "",
+        description: str = "",
+    ) -> ObservableCounter:
+        """Return an observable counter; it feeds nothing, since it never starts anew."""
+        asked = self._provider._observe_with("observable counter", name, unit, callbacks)
+        return self._behind.create_observable_counter(name, asked, unit, description)
+
+    def create_observable_up_down_counter(
+        self,
+        name: str,
+        callbacks: Sequence[CallbackT] | None = None,
+        unit: str = "",
+        description: str = "",
+    ) -> ObservableUpDownCounter:
+        """Return an observable up-down counter, asked once a budget period."""
+        asked = self._provider._observe_with("observable up-down counter", name, unit, callbacks)
+        return self._behind.create_observable_up_down_counter(name, asked, unit, description)
+
+    def create_observable_gauge(
+        self,
+        name: str,
+        callbacks: Sequence[CallbackT] | None = None,
+        unit: str = "",
+        description: str = "",
+    ) -> ObservableGauge:
+        """Return an observable gauge, asked once a budget period."""
+        asked = self._provider._observe_with("observable gauge", name, unit, callbacks)
+        return self._behind.create_observable_gauge(name, asked, unit, description)
+
+
+class _Observed:
+    """One callback of an observable, whose answer is taken once a budget period."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        kind: str,
+        takes: Sequence[Take],
+        asking: Callable[[CallbackOptions], Iterable[Observation]],
+        shared: bool,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._added_up = kind == "observable up-down counter"
+        self._takes = takes
+        self._asking = asking
+        self._shared = shared
+        self._segments = [each for each, _ in client.plan.segments]
+        self._answered: int | None = None
+
+    def ask(self) -> None:
+        """Ask the callback, if this period has no answer yet and one could be recorded."""
+        client = self._client
+        try:
+            if self._period() != self._answered and client.consented:
+                self._take(list(self._asking(CallbackOptions())))
+        except Exception as error:
+            # An app's callback may raise anything; its text may hold a value.
+            _warn_of(self._name, type(error).__name__)
+
+    def pass_on(self, options: CallbackOptions) -> Iterable[Observation]:
+        """Ask the callback for the other provider, and return its answer unchanged."""
+        found = list(self._asking(options))
+        try:
+            if self._period() != self._answered:
+                self._take(found)
+        except Exception as error:
+            _warn_of(self._name, type(error).__name__)
+        return found
+
+    def _period(self) -> int:
+        return self._client.plan.period_of(self._client._now())
+
+    def _take(self, found: Sequence[Observation]) -> None:
+        period, outcomes = self._period(), []
+        parts: dict[tuple[str | None, ...], list[Observation]] = {}
+        for each in found:
+            given = each.attributes or {}
+            part = tuple(_text(given.get(segment)) for segment in self._segments)
+            parts.setdefault(part, []).append(each)
+        for alike in parts.values():
+            if len(alike) > 1 and not self._added_up:
+                _warn_of(self._name, "has several values, by attributes that are no segments")
+                continue
+            amount = sum(each.value for each in alike)
+            outcomes += [take(amount, alike[0].attributes) for take in self._takes]
+        if not any(each in _UNANSWERED for each in outcomes):
+            self._answered = period
+
+
+#: Providers with a thread.
+_looking: WeakSet[SottoMeterProvider] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    # Behind the hook of threading, which takes what was started before it for the parent's.
+    os.register_at_fork(after_in_child=lambda: [*map(SottoMeterProvider._look, _looking)])
+
+
+def _client_of_environment() -> Client | None:
+    """Return the client that the environment describes; None, and say so once, if it does not."""
+    given = [os.environ.get(name, "").strip() for name in PLACES]
+    missing = [name for name, value in zip(PLACES, given, strict=True) if not value]
+    if missing:
+        said = f"OTEL_PYTHON_METER_PROVIDER=sotto needs {' and '.join(missing)} in the environment"
+        if disabled.raises("disable"):
+            raise ParameterError(said)
+        diagnostics.warn("otel", "telemetry is disabled: %s", said, quiet=math.inf)
+        return None
+    plan, state, publisher = given
+    client = Client.open(plan, state=state, publisher=publisher)
+    consent = os.environ.get(CONSENT, "").strip()
+    if consent == "given":
+        client.give_consent()
+    elif consent:
+        diagnostics.warn("otel", f"{CONSENT} must be given, or unset: nobody has agreed")
+    return client
+
+
+def _problem(metric: CompiledMetric, kind: str, unit: str) -> str:
+    """Return why an instrument of a kind and unit cannot feed a metric; empty if it can."""
+    category = metric.type == "category"
+    kinds = _EVENTS if category else _AMOUNTS
+    if kind not in kinds:
+        *most, last = kinds
+        wanted = "a category" if category else f"a metric of type {metric.type}"
+        return f"{wanted} takes what a {', '.join(most)} or {last} measures, and no {kind}"
+    if not category and unit and metric.unit and unit != metric.unit:
+        return f"it measures in {unit!r}, and the plan says {metric.unit!r}"
+    return ""
+
+
+def _take(client: Client, metric: CompiledMetric) -> Take:
+    """Return what records a measurement as a metric's value, and raises nothing but interrupts."""
+    name, record = metric.name, client.record
+    attribute = metric.otel and metric.otel.attribute
+    segments = [each for each, _ in client.plan.segments]
+    #: No value of a domain is an empty text: the plan says what that becomes.
+    absent = None if metric.missing else ""
+
+    def amount_of(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
+        try:
+            return record(name, amount)
+        except Exception as error:
+            return client._errors.count_invalid(name, disabled.reason_of(error))
+
+    def text_of(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
+        text = _text((attributes or {}).get(str(attribute)))
+        return amount_of(absent if text is None else text)
+
+    take = amount_of if attribute is None else text_of
+    if not segments:
+        return take
+
+    # The recorder loads what an app that records nothing does without.
+    from clientsdk.recorder import MEASURED
+
+    def segmented(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
+        given = attributes or {}
+        token = MEASURED.set({each: _text(given[each]) for each in segments if each in given})
+        try:
+            return take(amount, attributes)
+        finally:
+            MEASURED.reset(token)
+
+    return segmented
+
+
+def _call(takes: Sequence[Take], behind: Callable[..., None] | None) -> Callable[..., object]:
+    """Return an instrument's method: the other provider first, then the plan's metrics."""
+    if behind is None and len(takes) == 1:
+        return takes[0]
+
+    def all_of_them(amount: Any, attributes: Attributes = None, context: Any = None) -> None:
+        if behind is not None:
+            behind(amount, attributes, context)
+        for take in takes:
+            take(amount, attributes)
+
+    return all_of_them
+
+
+def _asking(callback: CallbackT) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    """Return a callback as a function, also one that is a generator."""
+    if not isinstance(callback, Generator):
+        return callback
+    next(callback)
+
+    def send(options: CallbackOptions) -> Iterable[Observation]:
+        try:
+            return callback.send(options)
+        except StopIteration:
+            return ()
+
+    return send
+
+
+def _text(value: object) -> str | None:
+    """Return an attribute's value as a plan lists it; None for one that is no single value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _warn(metric: CompiledMetric, said: str) -> None:
+    diagnostics.warn(f"otel {metric.name}", f"metric {metric.name}: {said}", quiet=math.inf)
+
+
+def _warn_of(instrument: str, said: str) -> None:
+    text = f"the observable {instrument} is not recorded: {said}"
+    diagnostics.warn(f"otel observable {instrument}", text, quiet=math.inf)

@@ -1,0 +1,504 @@
+"""OpenTelemetry's instruments as the source of a plan's metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import numpy as np
+import pytest
+import requests
+from device_plans import START, WEEK
+from opentelemetry import baggage, context, metrics
+from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
+from opentelemetry.instrumentation.requests import RequestsInstrumentor
+from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import Histogram, MeterProvider
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
+from opentelemetry.sdk.resources import Resource
+from plan_texts import plan_head
+from scripts import ROOT
+from statistical import check_at_least
+
+from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, diagnostics
+from clientsdk import otel as module
+from clientsdk.otel import SottoMeterProvider
+from clientsdk.testing import FakeClock, SeededClient, WatchedClient, reported
+from pipelines.aggregation.result_rows import estimate
+from sotto.errors import ParameterError
+from sotto.plan.compile import parse_plan
+
+FLEETS, TIMES, PERIODS = 60, 80, 20
+MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
+COMMON = "window: 28d, ladder: [{epsilon: 6}], repeat: {every: 100}"
+DURATION = "type: number, range: [0, 40], unit: ms, outside: clip"
+
+
+def plan(*lines, more=""):
+    head = plan_head("measured", (100_000, 200_000), expires="2036-12-31")
+    text = head.replace("metrics:", f"{more}metrics:") + "".join(
+        f"  {line[:-1]}, {COMMON}}}\n" for line in lines
+    )
+    return parse_plan(text).compile()
+
+
+HTTP = plan(
+    f"took: {{{DURATION}, otel: {{instrument: http.client.duration}}}}",
+    "status: {type: category, domain: ['200', '404'], outside: other, "
+    "otel: {instrument: http.client.duration, attribute: http.status_code}}",
+)
+MEMORY = plan(
+    "memory: {type: number, range: [0, 4.0e+9], unit: By, outside: clip, "
+    "otel: {instrument: process.memory.usage}}",
+)
+LATENCY = plan(f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch):
+    """No warning was given before."""
+    monkeypatch.setattr(diagnostics, "_last_logged", {})
+
+
+def read(reader, name):
+    """The values that the app's own OpenTelemetry has collected of an instrument."""
+    found = reader.get_metrics_data()
+    each = [
+        metric
+        for resource in (found.resource_metrics if found else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == name
+    ]
+    return [getattr(p, "sum", getattr(p, "value", 0)) for m in each for p in m.data.data_points]
+
+
+def estimates(device, metric):
+    """The newest reports of a device, estimated as an aggregator does."""
+    known = device.plan.metric(metric)
+    rows = reported(device).of(metric).newest
+    payloads = np.frombuffer(b"".join(row.payload for row in rows), np.uint8)
+    chains, groups = (
+        np.frombuffer(b"".join(ids), "<u8").reshape(-1, 2)
+        for ids in ([row.chain for row in rows], [row.pseudonym for row in rows])
+    )
+    counts = known.mechanism.accumulate(
+        payloads.reshape(len(rows), -1), chains, groups, np.zeros(len(rows), np.int64), 1
+    )
+    return {(item.kind, item.item): item.estimate for item in estimate(known, counts, ())}
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers every second request late, and that it found nothing."""
+
+    protocol_version = "HTTP/1.1"
+    answered = 0
+
+    def do_GET(self):
+        Answering.answered += 1
+        late = Answering.answered % 2
+        # Time is what is measured here, and its amount is not asserted on.
+        threading.Event().wait(0.015 * late)
+        self.send_response(404 if late else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def url():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def fleets(plan, reader):
+    """Devices that all see the same measurements, behind which is the app's own OpenTelemetry."""
+    clock, devices = FakeClock(START), []
+    provider = MeterProvider([reader])
+    for seed in range(FLEETS):
+        devices.append(SeededClient(plan, seed=seed, clock=clock))
+        provider = SottoMeterProvider(devices[-1], also=provider)
+    return clock, devices, provider
+
+
+def sent(devices, clock, days=2):
+    clock.advance(days=days)
+    for device in devices:
+        device.flush()
+    return devices
+
+
+def httpx_get(url, provider, reader):
+    with httpx.Client() as client:
+        HTTPXClientInstrumentor().instrument_client(client, meter_provider=provider)
+        for _ in range(TIMES):
+            client.get(url)
+            yield from read(reader, "http.client.duration")
+
+
+def requests_get(url, provider, reader):
+    RequestsInstrumentor().instrument(meter_provider=provider)
+    try:
+        with requests.Session() as session:
+            for _ in range(TIMES):
+                session.get(url)
+                yield from read(reader, "http.client.duration")
+    finally:
+        RequestsInstrumentor().uninstrument()
+
+
+@pytest.mark.parametrize("get", [httpx_get, requests_get])
+def test_unmodified_http_clients_give_estimates_that_hold_the_truth(url, get):
+    reader = InMemoryMetricReader({Histogram: AggregationTemporality.DELTA})
+    clock, devices, provider = fleets(HTTP, reader)
+    truth = list(get(url, provider, reader))
+    assert len(truth) == TIMES
+    mean = np.clip(truth, 0, 40).mean()
+    held = {"mean": 0, "share": 0}
+    for device in sent(devices, clock):
+        took, status = estimates(device, "took"), estimates(device, "status")
+        low, high = took["mean", ""].interval(0.95)
+        held["mean"] += low <= mean <= high
+        low, high = status["share", "404"].interval(0.95)
+        held["share"] += low <= 0.5 <= high
+    for what, times in held.items():
+        check_at_least(times, FLEETS, 0.95, label=what)
+
+
+def test_unmodified_system_metrics_give_estimates_that_hold_the_truth():
+    reader = InMemoryMetricReader()
+    clock, devices, provider = fleets(MEMORY, reader)
+    instrumentor = SystemMetricsInstrumentor(config={"process.memory.usage": None})
+    instrumentor.instrument(meter_provider=provider)
+    truth = []
+    try:
+        for _ in range(PERIODS):
+            truth += read(reader, "process.memory.usage")
+            # Asked again in the same period, it has been answered.
+            read(reader, "process.memory.usage")
+            sent(devices, clock, days=7)
+    finally:
+        instrumentor.uninstrument()
+    held = 0
+    assert len(truth) == PERIODS
+    for device in devices:
+        assert len(reported(device).newest) == PERIODS
+        low, high = estimates(device, "memory")["mean", ""].interval(0.95)
+        held += low <= np.mean(truth) <= high
+    check_at_least(held, FLEETS, 0.95)
+
+
+@pytest.mark.real_randomness
+def test_an_app_reports_by_configuration_alone(tmp_path):
+    """The app knows OpenTelemetry alone; the environment brings plan, file and collector."""
+    (tmp_path / "plan.json").write_bytes(LATENCY.to_json())
+    app = "from opentelemetry.metrics import get_meter\n"
+    app += "get_meter('app').create_histogram('app.latency', unit='ms').record(12)\n"
+    variables = {
+        "OTEL_PYTHON_METER_PROVIDER": "sotto",
+        "SOTTO_PLAN": "plan.json",
+        "SOTTO_STATE_FILE": "device.db",
+        "SOTTO_PUBLISHER": "file:log",
+    }
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **variables}
+    for consent, pending in ((None, 0), ("yes", 0), ("given", 1), (None, 2)):
+        more = {} if consent is None else {"SOTTO_CONSENT": consent}
+        told = subprocess.run(
+            [sys.executable, "-c", app],
+            cwd=tmp_path,
+            env=environment | more,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ("SOTTO_CONSENT must be given" in told.stderr) is (consent == "yes")
+        file = tmp_path / "device.db"
+        assert file.exists() is bool(pending)
+        if pending:
+            with Client(LATENCY, state=file, publisher=MemoryPublisher()) as client:
+                assert len(client.ledger().pending) == pending
+
+
+@pytest.mark.parametrize("plan", ["", "nowhere.json"])
+def test_an_environment_that_describes_no_client_stops_no_app(monkeypatch, plan, caplog):
+    for name, value in zip(module.PLACES, (plan, "device.db", "file:log"), strict=True):
+        monkeypatch.setenv(name, value)
+    provider = SottoMeterProvider()
+    provider.get_meter("app").create_histogram("app.latency").record(1)
+    said = "needs SOTTO_PLAN in the environment" if not plan else "'nowhere.json' cannot be read"
+    assert said in caplog.text
+    monkeypatch.setenv("SOTTO_ON_ERROR", "raise")
+    with pytest.raises(ValueError, match=said):
+        SottoMeterProvider()
+
+
+def marks():
+    packed = np.array([FIGURE, FIGURE / 40])
+    numbers = [packed[:1].tobytes(), packed[1:].tobytes(), packed[:1].byteswap().tobytes()]
+    texts = [MARK, MARK.encode().hex(), repr(FIGURE)[:12]]
+    return [*numbers, *(each.encode(code) for each in texts for code in ("utf-8", "utf-16-le"))]
+
+
+@pytest.mark.real_randomness
+def test_no_attribute_resource_context_or_amount_is_stored_or_sent(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"service.name={MARK}")
+    caplog.set_level("DEBUG")
+    known = plan(
+        f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}",
+        "page: {type: category, domain: [home], outside: other, "
+        "otel: {instrument: app.latency, attribute: page}}",
+        "load: {type: number, range: [0, 40], outside: clip, otel: {instrument: app.load}}",
+    )
+    clock = FakeClock(START)
+    publisher, state = EmbeddedLogPublisher(tmp_path / "log"), tmp_path / "device.db"
+    client = Client(known, state=state, publisher=publisher, clock=clock, background=False)
+    client.give_consent()
+    reader = InMemoryMetricReader()
+    own = MeterProvider([reader], Resource.create({"host.name": MARK}))
+    token = context.attach(baggage.set_baggage("user", MARK))
+    try:
+        for provider in (teed := SottoMeterProvider(client, also=own), SottoMeterProvider(client)):
+            meter = provider.get_meter(MARK, MARK, MARK, {"scope": MARK})
+            histogram = meter.create_histogram("app.latency", "ms", MARK)
+            observed = Observation(FIGURE, {"host": MARK}, context.get_current())
+            meter.create_observable_gauge("app.load", [lambda _, each=observed: [each]], "", MARK)
+            for attributes in ({"page": MARK}, {MARK: MARK, "page": [MARK]}, {"page": "home"}):
+                histogram.record(FIGURE, attributes, context.get_current())
+                if provider is not teed:
+                    # The app's own provider would raise.
+                    histogram.record(MARK, attributes)
+            provider.observe()
+            reader.get_metrics_data()
+    finally:
+        context.detach(token)
+    stored = b"".join(each.read_bytes() for each in tmp_path.glob("device.db*"))
+    assert len(client.ledger().pending) == 17
+    clock.advance(days=2)
+    assert client.flush().sent == 17
+    client.close()
+    publisher.close()
+    bytes_sent = b"".join(each.read_bytes() for each in (tmp_path / "log").rglob("*.*"))
+    assert bytes_sent
+    logged = caplog.text.encode()
+    for mark in marks():
+        assert mark not in stored
+        assert mark not in bytes_sent
+        assert mark not in logged
+
+
+def generated():
+    """Generator callback that says how often it was asked."""
+    options = yield
+    times = 0
+    while True:
+        assert isinstance(options, CallbackOptions)
+        times += 1
+        options = yield [Observation(times, {"of": "generator"})]
+
+
+def test_a_tee_leaves_the_apps_own_figures_unchanged(caplog):
+    """Also of callbacks that remember when they were last asked, fail, or are generators."""
+
+    def figures(make):
+        reader = InMemoryMetricReader()
+        provider = make(MeterProvider([reader], Resource({}), shutdown_on_exit=False))
+        meter, asked = provider.get_meter("app", "1", "https://schema.example", {"a": "b"}), []
+
+        def counted(options):
+            asked.append(options)
+            return (Observation(len(asked), {"n": str(n)}) for n in range(2))
+
+        def failing(options):
+            raise ValueError
+
+        named = ("app.latency", "ms", "What it takes")
+        buckets = {"explicit_bucket_boundaries_advisory": [1, 5, 20]}
+        synchronous = [
+            meter.create_histogram(*named, **buckets).record,
+            meter.create_gauge("app.latency.gauge", "ms").set,
+            meter.create_counter("app.pages").add,
+            meter.create_up_down_counter("app.open").add,
+        ]
+        for kind in ("counter", "gauge", "up_down_counter"):
+            create = getattr(meter, f"create_observable_{kind}")
+            create(f"app.seen.{kind}", [counted, failing, generated()], "ms")
+        meter.create_observable_gauge("app.none")
+        times = []
+        for step in range(5):
+            for record in synchronous:
+                record(step, {"even": step % 2 == 0, "page": "home"})
+                record(step + 0.5)
+            times.append(json.loads(reader.get_metrics_data().to_json()))
+        # Methods of the app's provider beyond the interface are the tee's too.
+        assert provider.force_flush()
+        provider.shutdown()
+        for resource in (resource for each in times for resource in each["resource_metrics"]):
+            for metric in (m for scope in resource["scope_metrics"] for m in scope["metrics"]):
+                for point in metric["data"]["data_points"]:
+                    del point["time_unix_nano"], point["start_time_unix_nano"]
+        return times
+
+    known = plan(
+        f"took: {{{DURATION}, otel: {{instrument: App.Latency}}}}",
+        "page: {type: category, domain: [home], outside: other, missing: true, "
+        "otel: {instrument: app.pages, attribute: page}}",
+        f"load: {{{DURATION}, otel: {{instrument: app.seen.up_down_counter}}}}",
+        f"seen: {{{DURATION}, otel: {{instrument: app.seen.gauge}}}}",
+        f"last: {{{DURATION}, otel: {{instrument: app.latency.gauge}}}}",
+        f"open: {{{DURATION}, otel: {{instrument: app.open}}}}",
+    )
+    device = WatchedClient(known)
+    assert figures(lambda own: SottoMeterProvider(device, also=own)) == figures(lambda own: own)
+    assert device.values("took") == [each for n in range(5) for each in (n, n + 0.5)]
+    assert device.values("last") == device.values("took")
+    assert device.values("page") == ["home", None] * 5
+    # Once a period, the sum of the parts of each callback that does not fail.
+    assert device.values("load") == [6, 1]
+    # A gauge has no sum; of one callback it has several values, of the other one.
+    assert device.values("seen") == [1]
+    assert device.values("open") == []
+    said = [each.getMessage() for each in caplog.records if each.name == "clientsdk"]
+    assert sorted(said) == [
+        "metric open: instrument app.open does not feed it: a metric of type number takes what a "
+        "histogram, gauge, observable gauge or observable up-down counter measures, and no "
+        "up-down counter",
+        "the observable app.seen.gauge is not recorded: has several values, by attributes that "
+        "are no segments",
+    ]
+
+
+def test_a_provider_that_stands_for_another_is_no_provider_to_tee_to():
+    with pytest.raises(ParameterError, match="also must be a provider that the app has made"):
+        SottoMeterProvider(
+            SeededClient(LATENCY, seed=1), also=metrics._internal._ProxyMeterProvider()
+        )
+    with pytest.raises(ValueError, match="client must be a Client; got str"):
+        SottoMeterProvider("plan.json")
+
+
+@pytest.mark.parametrize(
+    ("create", "unit", "said"),
+    [
+        ("counter", "ms", "and no counter"),
+        ("up_down_counter", "ms", "and no up-down counter"),
+        ("observable_counter", "ms", "and no observable counter"),
+        ("histogram", "s", "it measures in 's', and the plan says 'ms'"),
+    ],
+)
+def test_an_instrument_that_would_count_wrong_is_refused_once(create, unit, said, caplog):
+    device = WatchedClient(LATENCY)
+    provider = SottoMeterProvider(device)
+    meter = provider.get_meter("app")
+    observed = [[lambda options: [Observation(3)]]] if create.startswith("observable") else []
+    for _ in range(2):
+        made = getattr(meter, f"create_{create}")("app.latency", *observed, unit=unit)
+        if not observed:
+            (made.record if create == "histogram" else made.add)(3)
+    provider.observe()
+    assert device.recorded == []
+    (line,) = (each.getMessage() for each in caplog.records)
+    assert line.startswith("metric took: instrument app.latency does not feed it: ")
+    assert said in line
+
+
+def test_instruments_never_raise_and_count_what_is_invalid(caplog):
+    with SeededClient(LATENCY, seed=1) as device:
+        histogram = SottoMeterProvider(device).get_meter("app").create_histogram("app.latency")
+        for amount in (MARK, None, True, [FIGURE]):
+            histogram.record(amount, {"page": MARK})
+        histogram.record(3)
+        assert device.stats().outcomes == {("took", "invalid"): 4, ("took", "accepted"): 1}
+    histogram.record(3)
+    assert MARK not in caplog.text
+    assert "metric 'took' expects int or float; got str" in caplog.text
+
+
+def test_an_attribute_is_a_segment_only_if_the_plan_has_it():
+    known = plan(
+        f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}",
+        f"load: {{{DURATION}, otel: {{instrument: app.load}}}}",
+        more="segments: {os.type: [linux], http.method: [GET, POST]}\n",
+    )
+    device = SeededClient(known, seed=1, segments={"os.type": "linux"})
+    provider = SottoMeterProvider(device)
+    meter = provider.get_meter("app")
+    histogram = meter.create_histogram("app.latency")
+    for attributes in ({"http.method": "GET", "os": "mac"}, None, {"http.method": ["GET"]}):
+        histogram.record(3, attributes)
+    histogram.record(3, {"os.type": "beos", "http.method": "POST"})
+    # The app's own recording is in the app's own segment.
+    device.record("took", 3)
+    parts = [Observation(n, {"http.method": name}) for n, name in enumerate(("GET", "POST"))]
+    meter.create_observable_gauge("app.load", [lambda options: parts])
+    provider.observe()
+    assert sorted(each.segment for each in device.ledger().pending) == sorted(
+        [
+            *("os.type=linux,http.method=GET", "os.type=linux,http.method=other"),
+            *("os.type=linux,http.method=other", "os.type=other,http.method=POST"),
+            *("os.type=linux,http.method=other",),
+            *("os.type=linux,http.method=GET", "os.type=linux,http.method=POST"),
+        ]
+    )
+
+
+def test_an_observable_has_one_answer_a_period_once_somebody_agrees():
+    device = SeededClient(
+        plan(f"load: {{{DURATION}, otel: {{instrument: app.load}}}}"),
+        seed=1,
+        clock=FakeClock(START),
+        consent=False,
+    )
+    provider, asked = SottoMeterProvider(device), []
+    provider.get_meter("app").create_observable_gauge(
+        "app.load", [lambda options: asked.append(options) or [Observation(3)]]
+    )
+    for _ in range(2):
+        provider.observe()
+    assert asked == []
+    device.give_consent()
+    for week in range(3):
+        for _ in range(2):
+            provider.observe()
+        assert len(asked) == week + 1
+        device.clock.now += WEEK
+    assert device.stats().outcomes == {("load", "accepted"): 3}
+
+
+def test_a_category_without_its_attribute_is_missing_where_the_plan_says_so():
+    known = plan(
+        "page: {type: category, domain: ['1', 'true'], outside: other, missing: true, "
+        "otel: {instrument: app.pages, attribute: page}}"
+    )
+    device = WatchedClient(known)
+    counter = SottoMeterProvider(device).get_meter("app").create_counter("app.pages")
+    for attributes in ({"page": 1}, {"page": True}, {}, None, {"page": b"1"}):
+        counter.add(1, attributes)
+    assert device.values("page") == ["1", "true", None, None, None]
+
+
+@pytest.mark.real_randomness
+def test_a_thread_asks_observables_also_in_the_child_of_a_fork(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_LOOK", 0.01)
+    monkeypatch.setattr(module, "_LOOK", 0.01)
+    known, asked = plan(f"load: {{{DURATION}, otel: {{instrument: app.load}}}}"), threading.Event()
+    with Client(known, state=tmp_path / "device.db", publisher=MemoryPublisher()) as client:
+        meter = SottoMeterProvider(client).get_meter("app")
+        meter.create_observable_gauge("app.load", [lambda _: asked.set() or [Observation(3)]])
+        if (child := os.fork()) == 0:
+            try:
+                client.give_consent()
+                found = asked.wait(60)
+            finally:
+                os._exit(not found)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert asked.wait(60)
