@@ -33,7 +33,7 @@ from pipelines.web.access import SECURITY_HEADERS, Access
 from pipelines.web.alerts import standing
 from pipelines.web.pages import METRIC, PAGES, PLAN, SitePage
 from pipelines.web.snapshot import MetricKey, ResultsSnapshot
-from pipelines.web.views import MetricView, PageView, PlanView
+from pipelines.web.views import MetricView, PageView, PlanView, RangeQuery
 from pipelines.web.watching import JobWatch
 from sotto.errors import SottoError
 
@@ -160,6 +160,7 @@ def application(
 
     def metric(request: Request) -> Response:
         key, asked = _key(request), request.query_params.get("window")
+        query = RangeQuery.of(request.query_params)
 
         def view(snapshot: ResultsSnapshot) -> PageView:
             windows = snapshot.windows(key)
@@ -171,9 +172,9 @@ def application(
                 if not same:
                     raise HTTPException(404, "The metric has no such window.")
                 shown = same[0]
-            return MetricView(snapshot, links, access.public, key=key, shown=shown)
+            return MetricView(snapshot, links, access.public, key=key, shown=shown, query=query)
 
-        return _page(request, site.html(METRIC, view, key, asked))
+        return _page(request, site.html(METRIC, view, key, asked, query))
 
     def plan(request: Request) -> Response:
         wanted = tuple(request.path_params[name] for name in ("collector", "plan", "version"))

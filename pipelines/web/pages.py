@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.web import alerts, experiment, health, metric, overview, plan
+from pipelines.web import alerts, experiment, health, metric, overview, plan, ranges
 from pipelines.web.views import PageView
 
 
@@ -99,6 +99,7 @@ METRIC = SitePage(
         Section("segments", "By segment", metric.segments),
         Section("experiment", "Experiment", experiment.experiment),
         Section("history", "Over time", metric.history),
+        Section("ranges", "Any range, and two compared", ranges.ranges),
         Section("sharpening", "How the window sharpens", metric.sharpening),
     ),
 )

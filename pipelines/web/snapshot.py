@@ -53,7 +53,7 @@ class ResultsSnapshot:
         job_watch: JobWatch | None = None,
     ) -> None:
         self._job_watch = job_watch
-        self._reader = reader
+        self.reader = reader
         self._state = state
         self.revision = revision
         self.watch = watch
@@ -67,7 +67,7 @@ class ResultsSnapshot:
         Newest versions first. No other windows are read.
         """
         found: dict[MetricKey, list[Window]] = {}
-        for window in self._reader.newest_windows():
+        for window in self.reader.newest_windows():
             found.setdefault(key_of(window), []).append(window)
         order = {key: at for at, key in enumerate(self._in_plans)}
         last = len(order)
@@ -77,17 +77,17 @@ class ResultsSnapshot:
     @cached_property
     def headlines(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The estimates that may stand for each metric, of its newest complete window."""
-        return _by_metric(self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
+        return _by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
 
     @cached_property
     def so_far(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The same of its newest window, where that is still open."""
-        return _by_metric(self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
+        return _by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
 
     @cached_property
     def reports(self) -> int:
         """How many reports count, in all windows of all metrics."""
-        return self._reader.reports()
+        return self.reader.reports()
 
     def windows(self, key: MetricKey) -> list[Window]:
         """Return the windows of all reports of a metric, oldest first; none of an unknown one."""
@@ -96,12 +96,12 @@ class ResultsSnapshot:
     def _windows_of(self, key: MetricKey) -> list[Window]:
         if key not in self.newest:
             return []
-        return self._reader.windows(Chosen(**key._asdict(), segment=""))
+        return self.reader.windows(Chosen(**key._asdict(), segment=""))
 
     @cached_property
     def plans(self) -> list[CompiledPlan]:
         """The plans that are known, the newest version of each first."""
-        found = sorted(self._reader.plans(), key=lambda plan: -plan.version)
+        found = sorted(self.reader.plans(), key=lambda plan: -plan.version)
         return sorted(found, key=lambda plan: (plan.collector, plan.plan))
 
     @property
@@ -115,25 +115,25 @@ class ResultsSnapshot:
     @cached_property
     def health(self) -> list[Health]:
         """How the results and their job are."""
-        return self._reader.health()
+        return self.reader.health()
 
     @cached_property
     def budgets(self) -> list[Budget]:
         """The audit of every budget period, oldest first."""
-        return self._reader.budgets()
+        return self.reader.budgets()
 
     @cached_property
     def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
         """Reports that honest devices do not send, by metric and start of the window."""
         found: dict[tuple[MetricKey, datetime], list[Alarm]] = {}
-        for each in self._reader.alarms():
+        for each in self.reader.alarms():
             found.setdefault((key_of(each), each.window_start), []).append(each)
         return found
 
     @cached_property
     def rejections(self) -> list[Rejection]:
         """Rejected reports by reason."""
-        return self._reader.rejections()
+        return self.reader.rejections()
 
     @property
     def last_run(self) -> LastRun | None:
@@ -161,13 +161,13 @@ class ResultsSnapshot:
         return self._estimates(key_of(window), window.window_start, window.window_end)
 
     def _read(self, key: MetricKey, start: datetime, end: datetime) -> list[EstimateRecord]:
-        found = self._reader.estimates(Chosen(**key._asdict(), since=start, until=end))
+        found = self.reader.estimates(Chosen(**key._asdict(), since=start, until=end))
         return [each for each in found if each.window_start == start]
 
     def segments(self, window: Window) -> dict[str, Window]:
         """Return a window's segments by name, with that of all reports."""
         start, end = window.window_start, window.window_end
-        found = self._reader.windows(Chosen(**key_of(window)._asdict(), since=start, until=end))
+        found = self.reader.windows(Chosen(**key_of(window)._asdict(), since=start, until=end))
         return {each.segment: each for each in found if each.window_start == start}
 
     def history(
@@ -183,7 +183,7 @@ class ResultsSnapshot:
             since=windows[0].window_start,
         )
         found: dict[str, dict[datetime, EstimateRecord]] = {item: {} for item in items}
-        for each in self._reader.estimates(chosen):
+        for each in self.reader.estimates(chosen):
             found[each.item][each.window_start] = each
         return found
 

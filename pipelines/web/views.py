@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Protocol
 
-from pipelines.results.records import EstimateRecord, Window
+from pipelines.results.fields import moment
+from pipelines.results.range_windows import WindowRange
+from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate, Window
 from pipelines.web import formats, words
 from pipelines.web.snapshot import HEADLINES, MetricKey, ResultsSnapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.durations import parse_time
 
 
 class Links(Protocol):
@@ -41,12 +45,41 @@ class PlanView(PageView):
     plan: CompiledPlan
 
 
+@dataclass(frozen=True)
+class RangeQuery:
+    """The part of a page's address that names a range: texts as they were given, empty for none.
+
+    ``segment`` is a segment, or names of attributes to have each of theirs; ``against`` is what to
+    compare with, as :meth:`~pipelines.results.range_windows.WindowRange.against` takes it.
+    """
+
+    since: str = ""
+    until: str = ""
+    segment: str = ""
+    against: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> RangeQuery:
+        """Return what an address names."""
+        return cls(**{each.name: given.get(each.name, "").strip() for each in fields(cls)})
+
+    def wanted(self, key: MetricKey) -> WindowRange:
+        """Return the range of a metric; ParameterError for what is no time."""
+        ends = [moment(parse_time(each)) if each else None for each in (self.since, self.until)]
+        by = self.segment if self.segment and "=" not in self.segment else None
+        segment = "" if by else self.segment
+        return WindowRange(
+            key.metric, ends[0], ends[1], segment, by, key.collector, key.plan, key.version
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricView(PageView):
-    """The view of the page of a metric, in one window."""
+    """The view of the page of a metric, in one window and maybe a range of them."""
 
     key: MetricKey
     shown: Window
+    query: RangeQuery = RangeQuery()
 
     @cached_property
     def windows(self) -> list[Window]:
@@ -121,7 +154,7 @@ def ends_of(row: EstimateRecord) -> str:
     return words.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
 
 
-def name_of(row: EstimateRecord) -> str:
+def name_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
     """Return what an estimate is of, as people say it."""
     if row.kind == "quantile" and formats.is_number(row.item):
         return "median" if row.item == "0.5" else f"{100 * float(row.item):g} % quantile"

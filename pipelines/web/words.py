@@ -53,6 +53,16 @@ METHODS = {
     "biased": "of what devices sent, which need not be what was true; has no interval",
     "always": "the interval holds at all looks together",
 }
+RANGES = (
+    "Windows that lie within the range are put together: one that reaches beyond an end is not, "
+    "and neither are those that are withheld or still open. The interval counts that a permanent "
+    "response is the same noise in every window. Compare with “previous”, as long a range just "
+    "before; with another range, such as 2013-06-01..2013-07-01; with a segment, such as os=linux; "
+    "or, for a segment, with “all”. A bold difference is told from zero. “Found from” is the "
+    "smallest true difference that is told from zero four times in five: of smaller ones, nothing "
+    "is shown by an interval that holds zero. Among twenty figures compared, one is off by chance. "
+    "The page's address keeps the range: send it, and others see the same."
+)
 HISTORY = (
     "Each window is estimated from its own reports alone. A window that is still open, or whose "
     "reports are at early levels, has a wider interval and will change. A difference between "

@@ -312,3 +312,34 @@ def test_loopback_is_the_machine_s_own_addresses_alone():
         assert is_loopback(address)
     for address in ("", "0.0.0.0", "::", "127.0.0.1.example", "10.0.0.1", "localhost.example"):
         assert not is_loopback(address)
+
+
+def test_ranges_and_what_they_are_compared_with_are_in_the_address(app):
+    plain = ask(app, THEME).text
+    assert 'name="against"' in plain
+    assert "Differences" not in plain
+    found = ask(app, f"{THEME}?since=2025-01-02&until=2025-01-23").text
+    assert "All reports, 2 Jan 2025 to 23 Jan 2025" in found
+    assert "2,700" in found
+    assert 'value="2025-01-02"' in found
+    compared = ask(app, f"{THEME}?since=2025-01-09&against=2025-01-02..2025-01-09").text
+    assert "9 Jan 2025 to 23 Jan 2025, compared with 2 Jan 2025 to 9 Jan 2025" in compared
+    assert 'value="2025-01-02..2025-01-09"' in compared
+    assert NASTY not in compared
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("since=never", "A time must be such as 2013-06-01"),
+        ("since=2026-01-01", "lies from 2026-01-01; windows take 7d"),
+        ("against=<i>", "compare with must be"),
+        ("segment=<i>", "there are results by"),
+        ("since=2025-02-01&until=2025-01-01", "must end after it begins"),
+    ],
+)
+def test_a_range_that_cannot_be_says_why_on_the_page(app, query, said):
+    answer = ask(app, f"{THEME}?{query}")
+    assert answer.status == 200
+    assert said in answer.text
+    assert "<i>" not in answer.text

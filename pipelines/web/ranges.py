@@ -1,0 +1,78 @@
+"""The section of a metric's page that puts windows together, and compares two runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from pipelines.results.range_windows import names_of
+from pipelines.results.records import RangeComparison, RangeEstimate
+from pipelines.web import charts, formats
+from pipelines.web.views import MetricView, RangeQuery, name_of
+from sotto.errors import ParameterError
+
+#: Figures that are drawn, and listed, at most.
+_DRAWN, _LISTED = 25, 200
+
+
+def ranges(view: MetricView) -> Mapping[str, object] | None:
+    """Return the form that asks for a range, and what is estimated of it or how it differs."""
+    query = view.query
+    if len(view.windows) < 2 or view.links.metric(view.key, view.shown) is None:
+        return None
+    names = [name for name in view.snapshot.segments(view.shown) if name]
+    attributes = dict.fromkeys(",".join(names_of(name)) for name in names)
+    found: dict[str, object] = {
+        "query": query,
+        "segments": [*attributes, *names],
+        "others": ["previous", *(["all"] if names else []), *names],
+        "refused": "",
+        "estimates": [],
+        "comparisons": [],
+        "chart": None,
+    }
+    if query == RangeQuery():
+        return found
+    try:
+        wanted = query.wanted(view.key)
+        if not query.against:
+            estimates = view.snapshot.reader.range_estimates(wanted)
+            return {**found, "estimates": [each for each in estimates if _is_listed(each)]}
+        compared = view.snapshot.reader.compared(wanted, wanted.against(query.against))
+    except ParameterError as error:
+        text = str(error)
+        return {**found, "refused": text[:1].upper() + text[1:]}
+    rows = [each for each in compared if _is_listed(each)][:_LISTED]
+    return {**found, "comparisons": rows, "chart": _chart(view, rows)}
+
+
+def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> Markup | None:
+    """Return the differences as a chart, those of the unit that comes first."""
+    drawn = [
+        (each, (each.low, each.high))
+        for each in rows
+        if each.low is not None and each.high is not None and each.unit == rows[0].unit
+    ][:_DRAWN]
+    if not drawn:
+        return None
+    unit = rows[0].unit or ""
+    return charts.intervals(
+        f"{view.title}: differences",
+        [f"{each.segment} {name_of(each)}".strip() for each, _ in drawn],
+        [(each.difference, ends, _said(each)) for each, ends in drawn],
+        unit,
+        "difference of shares" if unit == "share" else f"difference, {unit}",
+    )
+
+
+def _said(row: RangeComparison) -> str:
+    ends = formats.interval(row.low, row.high, row.unit)
+    more = formats.quantity(row.difference, row.unit)
+    return f"{row.segment} {name_of(row)}: {more}, interval of 95 % {ends}".strip()
+
+
+def _is_listed(row: RangeEstimate | RangeComparison) -> bool:
+    if row.kind == "string" and isinstance(row, RangeEstimate):
+        return bool(row.significant)
+    return row.kind not in ("cdf", "bit")
