@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Protocol
@@ -80,6 +80,18 @@ class Estimate:
             return -math.inf, math.inf
         half = two_sided(level) * self.standard_error
         return self.value - half, self.value + half
+
+    def widened(self, effect: float) -> Estimate:
+        """Return an estimate whose variance is so many times larger, with a normal interval."""
+        if effect == 1:
+            return self
+        root, floor = math.sqrt(effect), self.detection_floor
+        wider = replace(self, standard_error=self.standard_error * root, region=None)
+        return replace(wider, detection_floor=None if floor is None else floor * root)
+
+    def without_floor(self) -> Estimate:
+        """Return the estimate of a share of which nothing says when it is told from none."""
+        return replace(self, detection_floor=None)
 
     def under(self, share: float, level: float = 0.95) -> tuple[float, float]:
         """Return the interval at a ``level`` if up to a ``share`` of the reports is forged.
@@ -170,8 +182,8 @@ class ShareNoise:
         return max(total / self.n**2, known)
 
     @cached_property
-    def detection_floor(self) -> float:
-        """The smallest true share that is told from zero; see :class:`Estimate`."""
+    def floor(self) -> float:
+        """The smallest true share that is told from zero: an estimate's ``detection_floor``."""
         threshold = two_sided(1 - FLOOR_ERROR) * math.sqrt(self.variance(0.0))
         power = _NORMAL.inv_cdf(FLOOR_POWER)
 
@@ -202,6 +214,18 @@ class ShareRegion:
             return distance <= z * math.sqrt(noise.variance(share))
 
         return kept_interval(self.value, keeps)
+
+
+def share_estimate(
+    value: float,
+    error: float,
+    by_level: tuple[int, ...],
+    noise: ShareNoise,
+    reach: tuple[tuple[float, ...], ...] | None = None,
+) -> Estimate:
+    """Return the estimate of a share with this noise: its floor, and of few reports its region."""
+    region = ShareRegion(value, noise) if noise.n < SCORE_REPORTS else None
+    return Estimate(value, error, noise.n, by_level, noise.floor, region=region, reach=reach)
 
 
 def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
+from mechanisms.estimate import Estimate, ShareNoise, nothing, share_estimate
 
 
 class Concerned(NamedTuple):
@@ -95,15 +95,7 @@ def shares(
     by_base = {base: ShareNoise(n, base, weights, step, least) for base in set(bases.tolist())}
     noises = [by_base[base] for base in bases.tolist()]
     return [
-        Estimate(
-            value,
-            error,
-            n,
-            by_level,
-            detection_floor=noise.detection_floor,
-            region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
-            reach=reach,
-        )
+        share_estimate(value, error, by_level, noise, reach)
         for value, error, noise in zip(values.tolist(), errors.tolist(), noises, strict=True)
     ]
 

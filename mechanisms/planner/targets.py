@@ -74,7 +74,7 @@ class Precision:
         if self.ends is None:
             return FLOOR_ERRORS * self.standard_error(n)
         no, yes = self.ends
-        return ShareNoise(n, n * no, ((n, yes - no),), 0.0).detection_floor
+        return ShareNoise(n, n * no, ((n, yes - no),), 0.0).floor
 
     def measure(self, name: str, n: int, confidence: float = 0.95) -> float:
         """Return ``error``, ``width`` or ``floor`` with ``n`` reports."""

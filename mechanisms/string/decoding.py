@@ -383,7 +383,7 @@ def _estimate(value: float, variance: float, by_level: tuple[int, ...]) -> Estim
         return nothing(by_level)
     standard_error = math.sqrt(variance)
     floor = FLOOR_ERRORS * standard_error
-    return Estimate(value, standard_error, sum(by_level), by_level, detection_floor=floor)
+    return Estimate(value, standard_error, sum(by_level), by_level, floor)
 
 
 def _p_values(values: Floats, errors: Errors, freedom: int) -> Floats:

@@ -193,7 +193,7 @@ def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]
     standard error covers the randomization alone, the respondents being those who answered, and
     below 200 respondents the interval inverts a test.
     """
-    from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
+    from mechanisms.estimate import ShareNoise, nothing, share_estimate
 
     by_level = tuple(sum(row) for row in counts)
     n = sum(by_level)
@@ -212,15 +212,7 @@ def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]
         if reports:
             step = max(step, max(part.scores) - min(part.scores))
     noise = ShareNoise(n, base, tuple(slopes), step)
-    value = total / n
-    return Estimate(
-        value,
-        math.sqrt(max(base + spread, 0.0)) / n,
-        n,
-        by_level,
-        detection_floor=noise.detection_floor,
-        region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
-    )
+    return share_estimate(total / n, math.sqrt(max(base + spread, 0.0)) / n, by_level, noise)
 
 
 def sampling_variance(share: Fraction, n: int, population: int) -> Fraction:

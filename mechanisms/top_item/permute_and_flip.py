@@ -133,8 +133,7 @@ class PermuteAndFlip(TopItemMechanism):
 
         for item in super().estimate(counts, context):
             # How many devices must have an item for it to be noticed depends on their other items.
-            named = replace(item.estimate, detection_floor=None)
-            yield replace(item, estimate=named, method=Method.BIASED)
+            yield replace(item, estimate=item.estimate.without_floor(), method=Method.BIASED)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         raise ParameterError(

@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from math import sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from mechanisms.estimate import Estimate
 from mechanisms.estimators.poisoning import alarms
 from mechanisms.items import MAX_STRATA, Item
 from pipelines.aggregation.breakdown import Slice, broken_down
@@ -102,19 +100,6 @@ def shared_part(metric: CompiledMetric, reports_by_level: Sequence[int] = ()) ->
         if (total := sum(n * getattr(each, truth) for n, each in sent)) > 0
     ]
     return min(part * max(ratios, default=1.0), 1.0)
-
-
-def widened(estimate: Estimate, effect: float) -> Estimate:
-    """Return an estimate whose variance is so many times larger, with a normal interval."""
-    if effect == 1:
-        return estimate
-    floor = estimate.detection_floor
-    return replace(
-        estimate,
-        standard_error=estimate.standard_error * sqrt(effect),
-        detection_floor=None if floor is None else floor * sqrt(effect),
-        region=None,
-    )
 
 
 def joined(
@@ -214,7 +199,7 @@ def rows_of_sum(
     ``strata`` are told apart in each of the tables; variances are ``effect`` times as large.
     """
     for item in estimate(metric, counts, strings, least, strata):
-        item = replace(item, estimate=widened(item.estimate, effect))
+        item = replace(item, estimate=item.estimate.widened(effect))
         found = item.estimate
         yield _row_of(metric, item, found.reports_by_level, reason(found.n, least), least)
 
@@ -303,7 +288,7 @@ class _Rows:
         strata, reports = self.published.strata(part), self.arrived[[*part.cells]].sum(axis=0)
         why, reports = self.published.why(part, reports), reports.tolist()
         items = [
-            replace(item, estimate=widened(item.estimate, self.effect))
+            replace(item, estimate=item.estimate.widened(self.effect))
             for item in estimate(metric, counts, self.strings, least, strata)
         ]
         of_window = {

@@ -30,7 +30,7 @@ from mechanisms.estimators.pooling import (
     pooled,
 )
 from mechanisms.items import OF_EXPERIMENTS, Method
-from pipelines.aggregation.result_rows import design_effect, shared_part, widened
+from pipelines.aggregation.result_rows import design_effect, shared_part
 from pipelines.results.fields import milliseconds
 from pipelines.results.range_windows import MetricKey, WindowRun, combinations, key_of, names_of
 from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate
@@ -65,7 +65,7 @@ class PooledItem:
     @property
     def estimate(self) -> Estimate:
         """The estimate, with all that its reports share."""
-        return widened(self.drawn, self.effect)
+        return self.drawn.widened(self.effect)
 
 
 @dataclass(frozen=True)

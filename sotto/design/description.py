@@ -147,7 +147,7 @@ def what_reports_show(metric: CompiledMetric) -> str:
         **metric.mechanism.figures(metric.sent - 1),
         **metric.spec,
     )
-    floor = detection_floor(metric, REPORTS)
+    floor = share_floor(metric, REPORTS)
     if floor is not None:
         text += f"; {REPORTS:,} reports distinguish a share of {100 * floor:.2g} % from none"
     if metric.permanent:
@@ -155,7 +155,7 @@ def what_reports_show(metric: CompiledMetric) -> str:
     return text
 
 
-def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
+def share_floor(metric: CompiledMetric, reports: int) -> float | None:
     """Return the least true share that so many reports of the last level sent can show.
 
     None where the estimates are no shares, or none of which it can be said.
@@ -164,7 +164,7 @@ def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
     if said is None or metric.type not in ("category", "boolean", "ordinal", "survey"):
         return None
     slope = said.yes - said.no
-    return ShareNoise(reports, reports * said.no, ((reports, slope),), said.step).detection_floor
+    return ShareNoise(reports, reports * said.no, ((reports, slope),), said.step).floor
 
 
 def _least_reports(plan: CompiledPlan) -> list[str]:

@@ -62,7 +62,7 @@ def test_the_worst_spread_over_levels_counts() -> None:
 
 def test_detection_floor_of_constant_noise_is_closed() -> None:
     noise = ShareNoise(100, 25.0, ((100, 0.0),), 1.0)
-    assert noise.detection_floor == pytest.approx(FLOOR_ERRORS * 0.05)
+    assert noise.floor == pytest.approx(FLOOR_ERRORS * 0.05)
     assert pytest.approx(1.959964 + 0.841621) == FLOOR_ERRORS
 
 

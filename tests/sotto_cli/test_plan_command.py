@@ -11,7 +11,7 @@ import sotto_cli
 from mechanisms.noise import Noise
 from mechanisms.registry import build
 from mechanisms.string.decoding import bloom_filters
-from sotto.design.description import detection_floor, what_reports_show
+from sotto.design.description import share_floor, what_reports_show
 from sotto.plan.compile import parse_plan
 
 PLAN = (
@@ -91,10 +91,10 @@ def test_lies_and_floors_are_exact(metrics):
     assert metrics["grade"].mechanism.influence(1) is None
     # Cards 1 to 3: a yes says 4 − k. Mean card 32/13; a no says it, a yes 20/13.
     assert metrics["cards"].mechanism.influence(1) == pytest.approx((3 - 20 / 13) / (12 / 13))
-    assert detection_floor(metrics["speed"], 100) is None
-    assert detection_floor(metrics["named"], 100) is None
-    alone = detection_floor(metrics["model"], 10_000)
-    assert detection_floor(metrics["model"], 40_000) == pytest.approx(alone / 2, rel=0.01)
+    assert share_floor(metrics["speed"], 100) is None
+    assert share_floor(metrics["named"], 100) is None
+    alone = share_floor(metrics["model"], 10_000)
+    assert share_floor(metrics["model"], 40_000) == pytest.approx(alone / 2, rel=0.01)
 
 
 def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():

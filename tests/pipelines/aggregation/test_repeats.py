@@ -11,7 +11,7 @@ from step_plans import DAY, HOUR, PERIOD, category, plan
 
 from mechanisms.estimate import Estimate
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.result_rows import design_effect, widened
+from pipelines.aggregation.result_rows import design_effect
 from sotto.plan.compiled import CompiledPlan
 
 SEED = 161803
@@ -44,8 +44,8 @@ def test_metrics_that_are_not_constant_are_left_alone():
     made = plan(1, 10, category("colour", 4, 2, 3))
     assert design_effect(made, made.metrics[0]) == 1
     estimate = Estimate(0.5, 0.1, 9, (9,), detection_floor=0.2)
-    assert widened(estimate, 1.0) is estimate
-    larger = widened(estimate, 4.0)
+    assert estimate.widened(1.0) is estimate
+    larger = estimate.widened(4.0)
     assert (larger.standard_error, larger.detection_floor) == (0.2, 0.4)
     low, high = larger.interval()
     assert math.isclose(high - low, 4 * 0.2 * 0.98, rel_tol=1e-3)
@@ -71,7 +71,7 @@ def test_widened_intervals_cover_and_plain_ones_would_not(mechanism):
         groups = np.zeros(len(sent), dtype=np.int64)
         counts = np.zeros((2, ladder.count_length), dtype=np.int64)
         counts[0] = ladder.accumulate(payloads, zeros, zeros, groups, 1)[0]
-        estimate = widened(ladder.frequencies(counts)[0], effect)
+        estimate = ladder.frequencies(counts)[0].widened(effect)
         low, high = estimate.interval()
         covered += low <= 0.25 <= high
         found.append(estimate.value)
