@@ -35,10 +35,8 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.clocks import now_ms
 from sotto.columns import time_text
 from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
@@ -70,14 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipelines.exporter.freshness import stale
     from pipelines.results import printed
     from pipelines.sinks.sql import Results, of_state
-    from pipelines.storage.directory import LastRun
+    from pipelines.web.watching import JobWatch
 
-    last = None if args.state is None else LastRun.of(Path(args.state))
     with reader_of(args) as reader:
-        for text in stale(reader.health(), last, now_ms()):
+        for text in JobWatch(reader, args.state).look().problems:
             warn(text)
         if (wanted := _range_of(args)) is not None:
             return _print_range(args, reader, wanted)

@@ -24,7 +24,7 @@ class Committed:
 
     generation: int
     clock: int | None  #: milliseconds
-    undertaken: bool  #: whether a run on top of it has begun
+    begun: int | None  #: when a run on top of it began that is not finished, ms of the wall clock
     last: LastRun | None
     lanes: Mapping[str, int]  #: lane to the position up to which it is taken
     size: Mapping[str, int]  #: bytes by folder
@@ -54,7 +54,7 @@ def committed(state_dir: Path) -> Committed:
     return Committed(
         generation=manifest.generation,
         clock=manifest.clock,
-        undertaken=directory.intent(manifest) is not None,
+        begun=directory.begun(manifest),
         last=LastRun.of(state_dir),
         lanes=manifest.positions,
         size=size,

@@ -199,7 +199,7 @@ def _age(then: int, now: int) -> float:
 
 def _state(samples: Samples, state: Committed, now: int) -> None:
     add = samples.add
-    add("sotto_run_in_progress", state.undertaken)
+    add("sotto_run_in_progress", state.begun is not None)
     if state.last is not None:
         add("sotto_run_check_age_seconds", _age(state.last.looked, now))
         add("sotto_run_duration_seconds", state.last.seconds)

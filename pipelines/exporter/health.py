@@ -14,11 +14,17 @@ from typing import NamedTuple, TypeAlias
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from pipelines.exporter.committed import Committed, committed
+from pipelines.exporter.committed import committed
 from pipelines.exporter.database import Projected, WatchedResults
 from pipelines.exporter.engine import WatchedEngine
 from pipelines.exporter.families import Exposed, Snapshot, families
-from pipelines.exporter.lag import Lag, Watched, WatchedDocuments, WatchedStream, lag_of_stream
+from pipelines.exporter.lag import (
+    Watched,
+    WatchedDocuments,
+    WatchedStream,
+    lag_of_runs,
+    lag_of_stream,
+)
 from pipelines.exporter.readings import Reading, Status, read
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
@@ -55,7 +61,7 @@ class RunReaders:
         known = Snapshot(name, at, time.monotonic() - began, state, database, last)
         yield [known]
         if self.log is not None:
-            lag = _lag(self.log, state)
+            lag = lag_of_runs(self.log, state)
             yield [replace(known, seconds=time.monotonic() - began, log=lag)]
 
 
@@ -137,16 +143,6 @@ def _of(results: Reading[Mapping[str, Projected]], collector: str) -> Reading[Pr
     if collector in results.value:
         return Reading(results.status, results.value[collector])
     return Reading(Status.MISSING, problem=f"the database has no results of {collector} yet")
-
-
-def _lag(log: Watched, state: Reading[Committed]) -> Reading[Lag]:
-    """Return what is not taken; all there is if nothing is committed yet."""
-    if state.status not in (Status.OK, Status.MISSING):
-        return Reading(Status.UNREADABLE, problem="it is not known how much of it is read")
-    if state.value is None:
-        return read(lambda: log.lag({}, None))
-    taken, registry = state.value.lanes, state.value.registry
-    return read(lambda: log.lag(taken, registry))
 
 
 class Watch:

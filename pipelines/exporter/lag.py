@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pipelines.exporter.arrivals import Arrival, ArrivalTimes
+from pipelines.exporter.committed import Committed
+from pipelines.exporter.readings import Reading, Status, read
 from pipelines.sources.base import MissingError, Partition
 from pipelines.sources.kafka import (
     KafkaPartition,
@@ -219,6 +221,16 @@ def _lag_of(partition: Partition, start: int, end: int, partitions: int, waits: 
     if at < end:
         records = round(records * (end - start) / (at - start))
     return Lag(None, records, 1, waits.since(partition.name, start, appended))
+
+
+def lag_of_runs(log: Watched, state: Reading[Committed]) -> Reading[Lag]:
+    """Return what aggregation runs have not taken; all there is if nothing is committed yet."""
+    if state.status not in (Status.OK, Status.MISSING):
+        return Reading(Status.UNREADABLE, problem="it is not known how much of it is read")
+    if state.value is None:
+        return read(lambda: log.lag({}, None))
+    taken, registry = state.value.lanes, state.value.registry
+    return read(lambda: log.lag(taken, registry))
 
 
 def lag_of_stream(stream: WatchedStream, offsets: Mapping[str, int]) -> Lag:

@@ -282,6 +282,12 @@ class StateDirectory:
         intent = Intent.from_json(self._intent.read_bytes())
         return intent if intent.generation == manifest.generation + 1 else None
 
+    def begun(self, manifest: Manifest) -> int | None:
+        """Return when a run on top of ``manifest`` began that is not finished, ms; None of none."""
+        if self.intent(manifest) is None:
+            return None
+        return self._intent.stat().st_mtime_ns // 1_000_000
+
     def write_intent(self, intent: Intent, checkpoint: Checkpoint) -> None:
         files.replace(self._intent, intent.to_json(), checkpoint)
 

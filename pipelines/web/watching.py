@@ -17,7 +17,14 @@ from typing import NamedTuple, Protocol
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.freshness import NOT_LOOKED, stale
-from pipelines.exporter.lag import Lag, Watched, WatchedLog, WatchedStream, lag_of_stream
+from pipelines.exporter.lag import (
+    Lag,
+    Watched,
+    WatchedLog,
+    WatchedStream,
+    lag_of_runs,
+    lag_of_stream,
+)
 from pipelines.exporter.readings import Reading, Status, read
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Health
@@ -81,10 +88,14 @@ class JobReading:
     disks: Sequence[Disk]
     last: LastRun | None = None
     state: Reading[Committed] | None = None
-    begun: int | None = None  #: when a run began that is not finished, ms
     lag: Reading[Lag] | None = None
     arrivals: Reading[list[Arrival]] | None = None
     health: Sequence[Health] = ()
+
+    @property
+    def begun(self) -> int | None:
+        """When a run began that is not finished, ms."""
+        return None if self.state is None or self.state.value is None else self.state.value.begun
 
     @property
     def silent(self) -> list[str]:
@@ -160,35 +171,24 @@ class JobWatch:
 
     def look(self) -> JobReading:
         """Look, and keep what is found."""
-        state, last, begun = None, None, None
-        if self._state is not None:
-            path = self._state
-            state = read(lambda: committed(path))
-            last = LastRun.of(path)
-            if state.value is not None and state.value.undertaken:
-                with suppress(OSError):
-                    begun = (path / "intent.json").stat().st_mtime_ns // 1_000_000
+        state, last, health = None, None, self._health()
+        if (path := self._state) is not None:
+            state, last = read(lambda: committed(path)), LastRun.of(path)
         disks = _disks(self._places)
         lag = arrivals = None
         if isinstance(self._log, WatchedStream):
-            stream, offsets = self._log, self._offsets()
+            stream = self._log
+            offsets = {name: at for job in health for name, at in job.offsets.items()}
             lag = read(lambda: lag_of_stream(stream, offsets))
             arrivals = read(stream.arrivals)
         elif self._log is not None and state is not None:
             watched = self._log
-            taken = state.value.lanes if state.value is not None else {}
-            registry = state.value.registry if state.value is not None else None
-            if state.status in (Status.OK, Status.MISSING):
-                lag = read(lambda: watched.lag(taken, registry))
+            registry = None if state.value is None else state.value.registry
+            lag = lag_of_runs(watched, state)
             if not isinstance(watched, WatchedLog):
                 arrivals = read(lambda: watched.arrivals(registry))
-        health = self._health()
-        self.last = JobReading(now_ms(), disks, last, state, begun, lag, arrivals, health)
+        self.last = JobReading(now_ms(), disks, last, state, lag, arrivals, health)
         return self.last
-
-    def _offsets(self) -> Mapping[str, int]:
-        """Return how far streaming jobs have read, as the database has it."""
-        return {name: at for job in self._health() for name, at in job.offsets.items()}
 
     def _health(self) -> Sequence[Health]:
         try:
