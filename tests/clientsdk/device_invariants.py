@@ -4,33 +4,83 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from device_plans import counted, reports
+from device_plans import WEEK, reports
 
 from clientsdk.ledger import Ledger, read_file
 from mechanisms.coins import shard_of
 from sotto.errors import StoreError
-from sotto.wire.format import decode_message
+from sotto.plan.compiled import CompiledPlan
 
 if TYPE_CHECKING:
     from device_machine import DeviceMachine
 
-#: Values that are recorded unless a step names one; no plan knows the text.
 #: Shards of all plans here.
 SHARDS = 8
+#: Values that are recorded unless a step names one; no plan knows the text.
 MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
+
+
+#: Steps that touch no device, or whose doing a client has to see first.
+QUIET = {"plan", "wait", "time", "receiver", "messages", "meanwhile", "forget", "told", "words"}
+QUIET |= {"copy", "restore", "lose", "damage", "cut", "alter"}
+
+
+class Collector:
+    """Every message that was handed to a publisher, taken or not, as an aggregator would read it.
+
+    What cannot be is noted, and not raised: a client would take that for a fault of the publisher.
+    """
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self.messages = 0
+        #: Period, pseudonym and micro-epsilon of each chain, by its id.
+        self.chains: dict[bytes, tuple[int, bytes, int]] = {}
+        self._payloads: dict[tuple[bytes, int], bytes] = {}
+        self._bindings: dict[bytes, tuple[bytes, bytes, int, int]] = {}
+
+    def take(self, shard: int, message: bytes, plans: Iterable[CompiledPlan]) -> None:
+        known = {each.fingerprint: each for each in plans}
+        self.messages += 1
+        if MARK.encode() in message:
+            self.wrong.append("a message has a value")
+        found = reports([(shard, message)])
+        if len({each.pseudonym for each in found}) != 1:
+            self.wrong.append("a message is of two pseudonyms")
+        for each in found:
+            binding = each.pseudonym, each.fingerprint, each.metric, each.event
+            if self._bindings.setdefault(each.chain, binding) != binding:
+                self.wrong.append("a chain is bound twice")
+            if self._payloads.setdefault((each.chain, each.level), each.payload) != each.payload:
+                self.wrong.append("a level has two payloads")
+            if shard != shard_of(each.pseudonym, SHARDS):
+                self.wrong.append("a message goes to another shard")
+            mechanism = known[each.fingerprint].metrics[each.metric].mechanism
+            cost = max(mechanism.certified(each.level), self.chains.get(each.chain, (0, b"", 0))[2])
+            self.chains[each.chain] = each.event // WEEK, each.pseudonym, cost
+
+    def counted(self) -> Counter[int]:
+        """What was handed out, in micro-epsilon, by the number of the period."""
+        found = Counter[int]()
+        for period, _, cost in self.chains.values():
+            found[period] += cost
+        return found
 
 
 class Invariants:
     """What must hold after every step, whatever came before.
 
     - One chain has one payload a level, one plan and one event; a message is of one pseudonym and
-      goes to its shard; it is charged for, in the file, before the receiver sees its first byte.
-    - What an aggregator counts of a period is spent there, what is spent is reserved, and what is
-      reserved never falls; recording reserves no more than the ceilings.
+      goes to its shard; it is charged for, in the file, before the publisher sees its first byte.
+    - A period has one pseudonym. What is handed out of it is spent there, what is spent is
+      reserved, and neither ever falls; a refused value reserves nothing, and neither recording nor
+      sending goes beyond the ceilings. A withdrawal refunds nothing.
+    - After an accident what was spent is still reserved, and no period has more than its ceiling.
     - Nothing waits, and nothing is sent, without consent.
     - A chain that no longer waits, and a secret of an earlier period, are in no byte of any file.
     - No file, message, log line or text of the ledger has a value that was recorded.
@@ -40,26 +90,42 @@ class Invariants:
 
     def __init__(self, machine: DeviceMachine) -> None:
         self.machine = machine
+        self.collector = Collector()
         self.ledger: Ledger | None = None
-        self.chains: set[str] = set()
-        self.secrets: set[bytes] = set()
+        #: Ids of chains that wait, and the secret of the period.
+        self.there: set[bytes] = set()
         self.responses: dict[bytes, bytes] = {}
-        self.messages = 0
-        #: Periods of messages that were handed out before they were charged for.
-        self.uncharged: list[int] = []
+        self._messages = 0
 
-    def check(self, verb: str) -> None:
-        messages = self.messages
-        self._payloads()
-        ledger = self._read()
-        if verb == "flush" and self.ledger is not None and not self.ledger.consent:
-            assert self.messages == messages, "something is sent without consent"
+    def hand_over(self, shard: int, message: bytes) -> None:
+        """Look at a message that a publisher is given, before it does anything with it."""
+        collector, machine = self.collector, self.machine
+        collector.take(shard, message, machine.plans)
+        ledger = self._read() if machine.path is not None else None
+        if ledger is not None and not machine.accidents:
+            spent = {each.number: each.spent for each in ledger.periods}
+            if any(cost > spent[period] for period, cost in collector.counted().items()):
+                collector.wrong.append("a message is handed over before it is charged for")
+
+    def check(self, verb: str, came: str) -> None:
+        """Compare all there is, after a step of which something came."""
+        assert not self.collector.wrong, self.collector.wrong
+        if verb in QUIET:
+            return
+        before, ledger = self.ledger, self._read()
+        if verb == "flush" and before is not None and not before.consent:
+            assert self.collector.messages == self._messages, "something is sent without consent"
+        self._messages = self.collector.messages
         if ledger is not None:
-            self._consent(ledger, verb)
-            self._amounts(ledger, verb)
-            self._erasure(ledger)
-            self._values(ledger)
-            self.ledger = ledger
+            if verb in ("withdraw", "flush", "start") and not ledger.consent:
+                assert not ledger.pending or self.machine.owes, "something waits without consent"
+            self._amounts(ledger)
+            if before is not None:
+                self._changes(before, ledger, verb, came)
+            content = b"" if self.machine.path is None else contents(self.machine.path)
+            self._erasure(ledger, content)
+            self._values(ledger, content)
+        self.ledger = ledger or before
         for client, tally in self.machine.tallies.items():
             stats = client.stats()
             assert stats.outcomes == tally.outcomes
@@ -75,95 +141,76 @@ class Invariants:
             return read_file(machine.path) if machine.path.exists() else None
         return None
 
-    def _payloads(self) -> None:
-        assert not self.uncharged, "a message is handed out before it is charged for"
-        messages = self.machine.receiver.messages
-        counted(reports(messages), self.machine.plans)
-        for shard, body in messages[self.messages :]:
-            names = {row.pseudonym for group in decode_message(body).groups for row in group.rows}
-            assert len(names) == 1, "a message of two pseudonyms"
-            assert shard == shard_of(names.pop(), SHARDS)
-        self.messages = len(messages)
-
-    def charged(self, shard: int, message: bytes) -> None:
-        """Note whether the file has been charged for a message that the publisher is given."""
-        machine = self.machine
-        if machine.path is None or machine.accidents:
-            return
-        ledger = self._read()
-        spent = {each.number: each.spent for each in ledger.periods} if ledger else {}
-        messages = [*machine.receiver.messages, (shard, message)]
-        for number, amount in machine.counted_by_period(messages).items():
-            if ledger is not None and amount > spent[number]:
-                self.uncharged.append(number)
-
-    def _consent(self, ledger: Ledger, verb: str) -> None:
-        if verb in ("withdraw", "flush", "start") and not ledger.consent and not self.machine.owes:
-            assert not ledger.pending, "something waits without consent"
-
-    def _amounts(self, ledger: Ledger, verb: str) -> None:
-        before, after = self.ledger, {each.number: each for each in ledger.periods}
+    def _amounts(self, ledger: Ledger) -> None:
         assert ledger.spent <= ledger.reserved
-        if before is not None:
-            assert before.spent <= ledger.spent or self.machine.accidents
-            assert before.reserved <= ledger.reserved or self.machine.accidents
-        if verb == "record" and before is not None and before.reserved < ledger.reserved:
-            most = ledger.ceilings
-            assert ledger.reserved <= most.lifetime
-            assert after[ledger.period].reserved <= most.period
         if self.machine.accidents:
+            most = max(each.ceilings.period for each in self.machine.plans)
+            assert all(cost <= most for cost in self.collector.counted().values())
             return
-        if before is not None:
-            for each in before.periods:
-                assert each.reserved <= after[each.number].reserved
-                assert each.spent <= after[each.number].spent
-        for number, amount in self.machine.counted_by_period(
-            self.machine.receiver.messages
-        ).items():
-            assert amount <= after[number].spent, "something was sent that was not charged"
-        for chain in ledger.pending:
-            assert 0 <= chain.delivered <= chain.charged <= chain.levels
+        periods = {each.number: each for each in ledger.periods}
+        for number, cost in self.collector.counted().items():
+            assert cost <= periods[number].spent
+        names = {(period, name) for period, name, _ in self.collector.chains.values()}
+        assert len(names) == len(self.collector.counted()), "a period has two pseudonyms"
         promised = Counter[int]()
         for chain in ledger.pending:
+            assert 0 <= chain.delivered <= chain.charged <= chain.levels
             promised[chain.period] += chain.reserved
-        for number, period in after.items():
-            assert promised.pop(number, 0) <= period.reserved
+        assert promised.keys() <= periods.keys()
+        for number, period in periods.items():
+            assert promised[number] <= period.reserved
             assert period.spent <= period.reserved
-        assert not promised
 
-    def _erasure(self, ledger: Ledger) -> None:
-        waiting = {chain.chain for chain in ledger.pending}
-        self.chains |= waiting
+    def _changes(self, before: Ledger, after: Ledger, verb: str, came: str) -> None:
+        """Compare the ledger with that before the step."""
+        most, grown = after.ceilings, after.reserved > before.reserved
+        periods = {each.number: each for each in after.periods}
+        if verb == "record" and grown:
+            assert "accepted" in came
+            assert after.reserved <= most.lifetime
+            assert periods[after.period].reserved <= most.period
+        if self.machine.accidents:
+            assert after.reserved >= before.spent, "an accident wins something"
+            return
+        if verb == "withdraw":
+            assert (before.reserved, before.spent) == (after.reserved, after.spent)
+        if verb == "flush" and after.spent > before.spent:
+            assert after.spent <= most.lifetime
+        for each in before.periods:
+            now = periods[each.number]
+            assert each.reserved <= now.reserved
+            assert each.spent <= now.spent
+            assert each.spent == now.spent or verb != "flush" or now.spent <= most.period
+
+    def _erasure(self, ledger: Ledger, content: bytes) -> None:
+        """Check that what has just gone is gone from every byte, and what was drawn stays."""
+        waiting = {bytes.fromhex(chain.chain) for chain in ledger.pending}
+        self.there |= waiting
         path = self.machine.path
         if path is None or self.machine.owes:
             return
-        content = contents(path)
         with closing(sqlite3.connect(path)) as connection:
             try:
-                current = {bytes(row[0]) for row in connection.execute("SELECT value FROM secret")}
+                secrets = connection.execute("SELECT value FROM secret").fetchall()
                 drawn = dict(connection.execute("SELECT binding, response FROM permanent"))
             except sqlite3.DatabaseError:
                 # Damage that no client has come to see yet.
                 return
-        self.secrets |= current
+        here = waiting | {bytes(value) for (value,) in secrets}
+        for gone in self.there - here:
+            assert gone not in content, "a chain, or a secret of an earlier period, is in the file"
+        self.there = here
         for binding, response in drawn.items():
-            before = self.responses.get(binding) or response
-            assert response in (before, b"") or self.machine.accidents, (
-                "a permanent response was drawn again"
-            )
+            known = response in (self.responses.get(binding) or response, b"")
+            assert known or self.machine.accidents, "a permanent response was drawn again"
         self.responses = drawn
-        for chain in self.chains - waiting:
-            assert bytes.fromhex(chain) not in content, "a chain that is gone is in the file"
-        for secret in self.secrets - current:
-            assert secret not in content, "the secret of an earlier period is in the file"
 
-    def _values(self, ledger: Ledger) -> None:
-        path, machine = self.machine.path, self.machine
-        told = [str(ledger), repr(ledger), *machine.log.lines, *map(repr, machine.clients.values())]
+    def _values(self, ledger: Ledger, content: bytes) -> None:
+        lines = self.machine.log.lines
+        told = [str(ledger), repr(ledger), *map(repr, self.machine.clients.values()), *lines]
+        lines.clear()
         assert not any(MARK in line or repr(FIGURE)[:10] in line for line in told)
-        places = [body for _, body in machine.receiver.messages]
-        places += [contents(path)] if path is not None else []
-        assert not any(MARK.encode() in place for place in places)
+        assert MARK.encode() not in content
 
 
 def contents(path: Path) -> bytes:

@@ -1,0 +1,327 @@
+"""Random lives: any sequence of steps, by hypothesis; what fails is printed as a scenario."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from unittest import mock
+
+import hypothesis.strategies as st
+import pytest
+from device_machine import DeviceMachine
+from device_plans import START, WEEK
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from scenario_plans import epsilon
+
+from clientsdk import Outcome, client
+from clientsdk.store import database, store
+from sotto.plan.compiled import Ceilings
+
+WIDE, SOONER = "ceilings 12 60", "ladder 0.5 1@1d 1.5@3d"
+PLANS = {
+    "first": f"colour, many every 2 {SOONER}, kept reservoir, model constant,"
+    f" app items ladder 0.5 1@1d, {WIDE}",
+    "second": f"colour, many every 2 {SOONER}, kept reservoir ladder 1@1w 2.5@2w,"
+    f" model constant ladder 0.5 1@1d 1.5@1d, app items ladder 0.5 1@1d, {WIDE}, version 2",
+    "tight": "colour ladder 0.25@1h, kept reservoir, model constant, ceilings 5 30, version 3",
+    "other": f"many every 2 {SOONER}, model constant, app items ladder 0.5 1@1d, {WIDE},"
+    " plan other, expires 6w",
+}
+#: Thousands of durable commits are quick there.
+MEMORY = Path("/dev/shm")
+#: Of a clock, wrong ones included.
+WAITS = ["1h", "1d", "3d", "1w", "3w", "-1h", "-1d", "-1w", "-3w"]
+LEAPS = ["1y", "10y", "80y", "-1y", "-10y", "-80y"]
+AMOUNTS = st.integers(500_000, 12_000_000)
+NAMES = ["colour", "many", "kept", "model", "app"]
+
+
+class RandomLife(RuleBasedStateMachine):
+    """One device's file through its life, whose clients remember no refusal for a moment."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = ExitStack()
+        for module in (client, store, database):
+            self.patches.enter_context(mock.patch.object(module, "monotonic", count().__next__))
+        folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self.folder = Path(self.patches.enter_context(folder))
+        self.machine = DeviceMachine(self.folder / "device.db")
+        self.begin()
+
+    @property
+    def client(self):
+        return self.machine.clients["a"]
+
+    def step(self, text):
+        return self.machine.run(text)
+
+    @rule(wait=st.sampled_from(WAITS))
+    def wait(self, wait):
+        self.step(f"wait {wait}")
+
+    @rule()
+    def agree(self):
+        self.step("agree again")
+
+    def teardown(self):
+        try:
+            self.end()
+        finally:
+            self.machine.end()
+            self.patches.close()
+
+    def end(self):
+        """Look once more at the whole."""
+
+
+class SoundFiles(RandomLife):
+    """Recordings, sendings, crashes, clocks, plans, consents: the ledger holds to the penny."""
+
+    def begin(self):
+        for name, text in PLANS.items():
+            self.step(f"plan {name}: {text}")
+        self.pinned = None
+        #: Whether a report may have left of which nobody knows whether it arrived, and never will.
+        self.doubt = False
+        self.start("first", None, clean=True)
+
+    @rule(plan=st.sampled_from([*PLANS]), ceilings=st.none() | AMOUNTS, clean=st.booleans())
+    def start(self, plan, ceilings, clean):
+        consent = "without consent"
+        if "a" in self.machine.clients:
+            self.step("close" if clean else "die")
+        else:
+            consent = ""
+        given = f"ceilings {epsilon(ceilings)} {epsilon(5 * ceilings)}" if ceilings else ""
+        self.step(f"start plan {plan} {consent} {given}")
+        known = [self.client.plan.ceilings, self.pinned]
+        known.append(Ceilings(ceilings, 5 * ceilings) if ceilings else None)
+        known = [each for each in known if each is not None]
+        self.pinned = Ceilings(
+            min(each.period for each in known), min(each.lifetime for each in known)
+        )
+        assert self.client.ledger().ceilings == self.pinned
+
+    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=5))
+    def record(self, names):
+        known = {each.name for each in self.client.plan.metrics}
+        if names := [name for name in names if name in known]:
+            self.step(f"record {' '.join(names)} -> anything")
+
+    @rule(fate=st.sampled_from(["takes", "takes", "takes", "refuses", "loses answers", "crashes"]))
+    def flush(self, fate):
+        before = self.client.ledger()
+        self.step(f"receiver {fate}")
+        lapsed = self.machine.tallies[self.client].lapsed
+        came = self.step("flush -> anything")
+        self.doubt |= in_doubt(before) and self.machine.tallies[self.client].lapsed > lapsed
+        assert fate != "takes" or "remaining" not in came
+        self.step("receiver takes")
+
+    @rule(leap=st.sampled_from(LEAPS), uses=st.integers(0, 2))
+    def leap_and_come_back(self, leap, uses):
+        now = self.machine.clock.now
+        self.step(f"wait {leap}")
+        for _ in range(uses):
+            self.step("record * -> anything")
+            self.flush("takes")
+        self.machine.clock.now = now
+
+    @rule()
+    def wait_for_the_next_level(self):
+        self.step("time due")
+
+    @precondition(lambda self: self.pinned.period < 4_000_000)
+    @rule(amount=AMOUNTS)
+    def agree_to_more(self, amount):
+        self.pinned = Ceilings(amount, 5 * amount)
+        self.step(f"renew {epsilon(amount)} {epsilon(5 * amount)} again")
+
+    @precondition(lambda self: self.client.ledger().pending)
+    @rule()
+    def withdraw(self):
+        self.doubt |= in_doubt(self.client.ledger())
+        self.step("withdraw")
+
+    def end(self):
+        """Once everything is delivered, what an aggregator counts is what was spent."""
+        self.step("receiver takes")
+        while self.client.next_due() is not None:
+            self.step("time due")
+            counting = bool(self.client._recorder.counter)
+            # A count may be dropped, as where the plan expires before the period ends.
+            before = self.machine.tallies[self.client]
+            tally = before.sent + before.lapsed
+            self.flush("takes")
+            assert before.sent + before.lapsed > tally or counting
+        ledger = self.client.ledger()
+        assert ledger.pending == ()
+        spent = {each.number: each.spent for each in ledger.periods if each.spent}
+        counted = self.machine.invariants.collector.counted()
+        assert counted == spent or (self.doubt and counted.keys() <= spent.keys())
+        accounts = self.client._store.accounts
+        assert (ledger.reserved, ledger.spent) == (
+            accounts.lifetime_reserved,
+            accounts.lifetime_spent,
+        )
+
+
+def in_doubt(ledger):
+    return any(chain.charged > chain.delivered for chain in ledger.pending)
+
+
+class Accidents(RandomLife):
+    """Files damaged, removed, and put back from copies, in any order: nothing is won."""
+
+    PERIOD, LIFETIME = 7_000_000, 60_000_000
+
+    def begin(self):
+        self.step("plan colour every 2, kept reservoir, model constant, ceilings 7 60")
+        # Whether the ledger adds two histories, one of which may hold a part of the other.
+        self.of_copy, self.added = None, False
+        self.open()
+
+    def open(self):
+        self.step("start")
+        # Where file and guard are both in doubt it counts as withdrawn.
+        self.step("agree again")
+        ledger = self.client.ledger()
+        if ledger.reserved > self.LIFETIME:
+            # More than was spent, never less: nothing is recorded any more.
+            assert self.added
+            assert self.client.record("colour", "a") is not Outcome.ACCEPTED
+            self.machine.tallies[self.client].outcomes["colour", Outcome.OVER_BUDGET] += 1
+
+    def harm(self, step, *, clean=True):
+        self.step("close" if clean else "die")
+        self.step(step)
+        self.open()
+
+    @rule(name=st.sampled_from(["colour", "colour", "kept", "model"]), times=st.integers(1, 3))
+    def record(self, name, times):
+        self.step(f"record {name} x{times} -> anything")
+
+    @rule()
+    def flush(self):
+        assert "Error" not in self.step("flush -> anything")
+
+    @rule(clean=st.booleans())
+    def start_again(self, clean):
+        before = self.client._store.guard.restored
+        self.step("close" if clean else "die")
+        self.open()
+        assert self.client.ledger().restored == before
+
+    @rule()
+    def copy(self):
+        self.of_copy = self.client._store.guard.identity
+        self.harm("copy")
+
+    @precondition(lambda self: self.of_copy is not None)
+    @rule(clean=st.booleans())
+    def put_the_copy_back(self, clean):
+        self.added |= self.client._store.guard.identity != self.of_copy
+        self.harm("restore state", clean=clean)
+
+    @rule(at=st.sampled_from([0, 18, 100, 5000, 20_000]), clean=st.booleans())
+    def damage(self, at, clean):
+        self.harm(f"damage state {at}", clean=clean)
+
+    @rule(what=st.sampled_from(["name", "guard", "log", "state"]))
+    def lose(self, what):
+        self.harm(f"lose {what}", clean=what not in ("log", "state"))
+
+
+def lives(number, steps):
+    """So many lives of a device, the same in every run."""
+    return settings(
+        max_examples=number,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class TestFewLives(SoundFiles.TestCase):
+    settings = lives(12, 40)
+
+
+@pytest.mark.slow
+class TestManyLives(SoundFiles.TestCase):
+    settings = lives(90, 40)
+
+
+@pytest.mark.slow
+class TestAccidents(Accidents.TestCase):
+    settings = lives(60, 30)
+
+
+def test_a_lost_guard_after_a_constant_value_spends_no_more_than_is_reserved():
+    life = Accidents()
+    life.record("model", 1)
+    life.lose("guard")
+    life.teardown()
+
+
+def test_two_histories_are_added_and_fill_the_lifetime():
+    """A new file knows what the lost one had spent, and the copy of that says so once more."""
+    life = Accidents()
+    life.lose("name")
+    life.copy()
+    life.lose("name")
+    life.wait("-1d")
+    life.lose("guard")
+    assert life.client.ledger().reserved == life.LIFETIME
+    life.put_the_copy_back(clean=False)
+    assert life.client.ledger().reserved == life.LIFETIME + life.PERIOD
+    life.teardown()
+
+
+def walk(path, seed, value, steps=120):
+    """A device whose clock walks at random; return what came of its steps, and its machine."""
+    machine, drawn, came = DeviceMachine(path), random.Random(seed), []
+    machine.run(f"plan {PLANS['first'].replace(WIDE, 'ceilings 14 400')}")
+    machine.run("start ceilings 8 300")
+    for number in range(steps):
+        kind = drawn.randrange(8)
+        if kind < 3:
+            machine.run(f"wait {drawn.randrange(48)}h", check=False)
+        elif kind == 3:
+            machine.run(f"wait {drawn.randrange(-14, 21)}d", check=False)
+        elif kind == 4:
+            machine.run(f"time {drawn.choice([-1, 1]) * drawn.randrange(12 * 52)}w", check=False)
+        elif kind == 5:
+            machine.run(f"time {drawn.randrange(4)}w", check=False)
+        for name in drawn.choices(NAMES, k=4):
+            came.append(machine.run(f"record {name} value {value} -> anything", check=False))
+            machine.run("forget", check=False)
+        if drawn.randrange(3):
+            came.append(machine.run("flush -> anything", check=number % 10 == 9))
+    return came, machine
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_however_a_clock_walks_no_budget_is_spent_twice_and_outcomes_show_no_value(tmp_path, seed):
+    (one, machine), (two, other) = (walk(tmp_path / f"{v}.db", seed, v) for v in "ab")
+    assert one == two
+    ledgers = [each.clients["a"].ledger() for each in (machine, other)]
+    reserved = [[each.reserved for each in ledger.periods] for ledger in ledgers]
+    assert reserved[0] == reserved[1]
+    other.end()
+    # With the clock right again, it records again while its lifetime lasts.
+    used = {each.number for each in ledgers[0].periods}
+    for week in range(21, 33):
+        machine.run(f"time {week}w")
+        came = machine.run("record colour -> anything")
+        assert came in ("accepted", "over budget", "period full")
+        left = 300_000_000 - machine.clients["a"].ledger().reserved
+        assert came == "accepted" or left < 2_000_000 or START // WEEK + week in used
+        machine.run("forget")
+    machine.end()
