@@ -198,6 +198,19 @@ def test_it_depends_on_nothing_and_brings_its_types(installed, tmp_path):
 
 
 @pytest.mark.real_randomness
+def test_its_providers_are_found_by_their_name_beside_those_of_the_tree(unpacked, tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(unpacked)!r})\n"
+        "import os; os.environ['OTEL_PYTHON_METER_PROVIDER'] = 'sotto'\n"
+        "from opentelemetry import metrics\n"
+        "print(type(metrics.get_meter_provider()).__module__)\n"
+        "from sottovoce.openfeature import SottoFeatureProvider\n"
+        "print({'clientsdk', 'mechanisms', 'sotto'} & {*sys.modules})"
+    )
+    assert run(sys.executable, "-c", code, cwd=tmp_path) == "sottovoce.otel\nset()\n"
+
+
+@pytest.mark.real_randomness
 def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed, tmp_path):
     """Also where the plan is a package's own, which depends on the SDK."""
     (tmp_path / "plan.json").write_bytes(small_plan().to_json())

@@ -1,0 +1,138 @@
+"""The arm of a plan's experiment as a flag of OpenFeature, and tracked events as recordings.
+
+The flag has the experiment's name; its value is the arm, as text, or of an experiment with two arms
+whether it is the second one. The device decides which arm it is in, from no context: evaluation
+contexts are never looked at. Needs ``openfeature-sdk``, which the extra ``openfeature`` brings.
+
+>>> from openfeature import api
+>>> from clientsdk.testing import SeededClient, small_plan
+>>> api.set_provider(SottoFeatureProvider(SeededClient(small_plan(), seed=1)))
+>>> api.get_client().get_string_value("onboarding", "control")
+'control'
+>>> api.clear_providers()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+from openfeature.flag_evaluation import FlagResolutionDetails, Reason
+from openfeature.provider import AbstractProvider, Metadata
+from openfeature.track import TrackingEventDetails
+
+from clientsdk.client import Client
+from clientsdk.disabled import reason_of
+from sotto.errors import SottoError, wrong_type
+from sotto.plan.segments import Experiment
+
+Context = EvaluationContext | None
+
+
+class SottoFeatureProvider(AbstractProvider):
+    """A provider of flags on a client, which it neither makes nor closes; it never raises.
+
+    A device that takes part in no experiment, or whose person has not agreed, has the flag's
+    default. Any other flag is not found, so that a provider behind this one may have it.
+
+    Privacy
+    -------
+    The arm is sent in the clear with every report, and an app that shows it discloses it. An event
+    is recorded whatever its value: track each one with a value, since one that is only tracked if
+    something has happened tells that it has.
+    """
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        if not isinstance(client, Client):
+            raise wrong_type("client", "a Client", client)
+        self._client = client
+
+    def get_metadata(self) -> Metadata:
+        """Return the provider's name."""
+        return Metadata("sotto")
+
+    def resolve_string_details(
+        self, flag_key: str, default_value: str, evaluation_context: Context = None
+    ) -> FlagResolutionDetails[str]:
+        """Return the arm."""
+        return self._resolved(flag_key, default_value, lambda arms, arm: arm)
+
+    def resolve_boolean_details(
+        self, flag_key: str, default_value: bool, evaluation_context: Context = None
+    ) -> FlagResolutionDetails[bool]:
+        """Return whether the device is in the second of two arms."""
+
+        def is_second(arms: Sequence[str], arm: str) -> bool | None:
+            return arm == arms[1] if len(arms) == 2 else None
+
+        return self._resolved(flag_key, default_value, is_second)
+
+    def resolve_integer_details(
+        self, flag_key: str, default_value: int, evaluation_context: Context = None
+    ) -> FlagResolutionDetails[int]:
+        """Return the default: an arm is no number."""
+        return self._resolved(flag_key, default_value, lambda arms, arm: None)
+
+    def resolve_float_details(
+        self, flag_key: str, default_value: float, evaluation_context: Context = None
+    ) -> FlagResolutionDetails[float]:
+        """Return the default: an arm is no number."""
+        return self._resolved(flag_key, default_value, lambda arms, arm: None)
+
+    def resolve_object_details(
+        self,
+        flag_key: str,
+        default_value: Sequence[Any] | Mapping[str, Any],
+        evaluation_context: Context = None,
+    ) -> FlagResolutionDetails[Any]:
+        """Return the default: an arm is no object."""
+        return self._resolved(flag_key, default_value, lambda arms, arm: None)
+
+    def _resolved(
+        self, flag: str, default: Any, value_of: Callable[[Sequence[str], str], Any]
+    ) -> FlagResolutionDetails[Any]:
+        experiment: Experiment | None = self._client.plan.experiment
+        if experiment is None or experiment.name != flag:
+            return _failed(default, ErrorCode.FLAG_NOT_FOUND, "the plan has no such experiment")
+        if value_of(experiment.arms, experiment.arms[0]) is None:
+            said = "an arm is a text, or one of two a bool: resolve the flag as such"
+            return _failed(default, ErrorCode.TYPE_MISMATCH, said)
+        try:
+            arm = self._client.arm(flag)
+        except SottoError as error:
+            return _failed(default, ErrorCode.GENERAL, str(error))
+        if arm is None:
+            return FlagResolutionDetails(default, reason=Reason.DEFAULT)
+        value = value_of(experiment.arms, arm)
+        return FlagResolutionDetails(value, reason=Reason.SPLIT, variant=arm)
+
+    def track(
+        self,
+        tracking_event_name: str,
+        evaluation_context: Context = None,
+        tracking_event_details: TrackingEventDetails | None = None,
+    ) -> None:
+        """Record the event's value as the metric of its name; drop an event that has no metric.
+
+        Of a boolean or a survey any value but 0 is true. The attributes are not looked at.
+        """
+        client = self._client
+        known = next(
+            (each for each in client.plan.metrics if each.name == tracking_event_name), None
+        )
+        if known is None:
+            return
+        value: Any = None if tracking_event_details is None else tracking_event_details.value
+        if value is not None and known.type in ("boolean", "survey"):
+            value = bool(value)
+        try:
+            client.record(known.name, value)
+        except Exception as error:
+            client._errors.count_invalid(known.name, reason_of(error))
+
+
+def _failed(default: Any, code: ErrorCode, said: str) -> FlagResolutionDetails[Any]:
+    return FlagResolutionDetails(default, code, said, Reason.ERROR)
