@@ -82,7 +82,8 @@ class Invariants:
       sending goes beyond the ceilings. A withdrawal refunds nothing.
     - After an accident what was spent is still reserved, and no period has more than its ceiling.
     - Nothing waits, and nothing is sent, without consent.
-    - A chain that no longer waits, and a secret of an earlier period, are in no byte of any file.
+    - A chain that no longer waits, the pseudonym of a period that is through, and the secret of an
+      earlier one are in no byte of any file.
     - No file, message, log line or text of the ledger has a value that was recorded.
     - A permanent response stays as it is until it is erased.
     - Outcomes, reports and lapses are counted as they came.
@@ -92,7 +93,7 @@ class Invariants:
         self.machine = machine
         self.collector = Collector()
         self.ledger: Ledger | None = None
-        #: Ids of chains that wait, and the secret of the period.
+        #: Ids of chains that wait, their pseudonyms, and the secret of the period.
         self.there: set[bytes] = set()
         self.responses: dict[bytes, bytes] = {}
         self._messages = 0
@@ -196,9 +197,10 @@ class Invariants:
             except sqlite3.DatabaseError:
                 # Damage that no client has come to see yet.
                 return
-        here = waiting | {bytes(value) for (value,) in secrets}
+        names = {bytes.fromhex(each.pseudonym) for each in ledger.periods if each.pseudonym}
+        here = waiting | names | {bytes(value) for (value,) in secrets}
         for gone in self.there - here:
-            assert gone not in content, "a chain, or a secret of an earlier period, is in the file"
+            assert gone not in content, "a chain, pseudonym or secret that is gone is in the file"
         self.there = here
         for binding, response in drawn.items():
             known = response in (self.responses.get(binding) or response, b"")

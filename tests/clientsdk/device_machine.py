@@ -26,7 +26,7 @@ from scenario_plans import ceilings, duration, epsilon, parts, plan_of
 from clientsdk import MemoryPublisher, Outcome, Quota, Settings
 from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod
 from clientsdk.outcomes import FlushResult
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock, SeededClient, move_to_turn
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from sotto.errors import PlanError, PublishError, StoreError
 from sotto.plan.compiled import CompiledPlan
@@ -259,6 +259,14 @@ class DeviceMachine:
             self.clock.now = self.clients[who].plan.expires + duration(" ".join(words[1:]))
         else:
             self.clock.now = START + duration(" ".join(words))
+
+    def _turn(self, who: str, words: list[str]) -> None:
+        """``turn colour``: move on to a period in which the device is to answer."""
+        move_to_turn(self.clients[who], words[0])
+
+    def _pass(self, who: str, words: list[str]) -> None:
+        """``pass turn colour``: move on to a period in which it is not."""
+        move_to_turn(self.clients[who], words[1], turn=False)
 
     def _run(self, who: str, words: list[str]) -> None:
         """``run out``: send everything, each report when it is due."""

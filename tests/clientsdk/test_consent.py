@@ -11,7 +11,7 @@ import pytest
 from device_plans import DAY, START, Calling, metric, plan
 from scripts import run
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome, diagnostics
+from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.consent import ConsentKeeper
 from clientsdk.ledger import read_file
 from clientsdk.settings import Settings
@@ -211,37 +211,6 @@ def test_a_guard_of_an_older_version_gets_its_room_at_the_next_start(path, size)
     assert device(path).consent is Consent.WITHDRAWN
 
 
-def test_a_guard_that_is_gone_is_made_for_the_note(path, monkeypatch):
-    client = device(path)
-    path.with_name("device.db-mark").unlink()
-    with monkeypatch.context() as patched:
-        patched.setattr(type(client._store), "set_consent", _disk_full)
-        assert not client.withdraw_consent()
-    assert rollback_guard.withdrawal(os.fspath(path))
-    again = device(path)
-    assert (again.consent, again.ledger().pending) == (Consent.WITHDRAWN, ())
-
-
-def test_a_file_that_is_lost_or_damaged_does_not_lose_the_withdrawal(path):
-    client = device(path)
-    client.withdraw_consent()
-    client.close()
-    for spoil in (path.unlink, lambda: path.write_bytes(b"\xa5" * 4096)):
-        spoil()
-        with device(path) as again:
-            assert again.consent is Consent.WITHDRAWN
-            assert again.ledger().damaged
-
-
-def test_a_withdrawal_under_an_older_version_is_noted_at_the_next_start(path):
-    with device(path) as client:
-        client.withdraw_consent()
-    beside = path.with_name("device.db-mark")
-    beside.write_bytes(beside.read_bytes()[:256])
-    device(path).close()
-    assert rollback_guard.withdrawal(os.fspath(path))
-
-
 @pytest.mark.parametrize("note", [b"\x01", b"SOTTOW", b"\0" * 100 + b"x"])
 def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
     device(path).close()
@@ -257,53 +226,6 @@ def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
 
 
 # What undoes it.
-
-
-@pytest.fixture
-def told(monkeypatch):
-    told = []
-    monkeypatch.setattr(diagnostics, "warn", lambda cause, *_, **__: told.append(cause))
-    return told
-
-
-@pytest.mark.parametrize("state", ["device.db", None])
-@pytest.mark.parametrize("method", ["give_consent", "renew_consent"])
-def test_only_an_explicit_word_undoes_a_withdrawal(tmp_path, told, state, method):
-    client = device(state and tmp_path / state, ceilings=None)
-    give = getattr(client, method)
-    assert client.consent is Consent.GIVEN
-    assert give()
-    client.withdraw_consent()
-    ceilings = client.ledger().ceilings
-    assert not give()
-    assert told == ["consent"]
-    assert (client.consent, client.ledger().ceilings) == (Consent.WITHDRAWN, ceilings)
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    assert give(again=True)
-    assert client.consent is Consent.GIVEN
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    # It is lifted for good, and a later one holds again.
-    client.withdraw_consent()
-    assert not give()
-
-
-def test_the_first_consent_needs_no_second_word(path):
-    client = device(path, consent=False)
-    assert client.consent is Consent.NEVER_GIVEN
-    assert client.give_consent()
-    assert client.give_consent()
-    assert client.consent is Consent.GIVEN
-
-
-def test_consent_that_is_given_again_stands_in_other_processes(path):
-    here, there = device(path), device(path)
-    there.withdraw_consent()
-    assert here.record("colour", "a") is Outcome.NO_CONSENT
-    assert there.give_consent(again=True)
-    assert here.consent is Consent.GIVEN
-    assert here.record("colour", "a") in (Outcome.ACCEPTED, Outcome.NO_CONSENT)
-    assert here.flush().error is None
-    assert (here.consent, stored(path)[0]) == (Consent.GIVEN, "given")
 
 
 def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, monkeypatch):
@@ -389,15 +311,6 @@ def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch)
             client.give_consent(again=True)
     assert client.consent is Consent.WITHDRAWN
     assert stored(path)[0] == "withdrawn"
-
-
-def test_switched_off_nothing_is_given_and_the_app_goes_on(path, told):
-    off = device(path, settings=Settings(disabled=True))
-    assert not off.give_consent()
-    assert not off.renew_consent(again=True)
-    assert off.consent is Consent.NEVER_GIVEN
-    assert set(told) == {"switched off"}
-    assert not path.exists()
 
 
 # Nothing that a withdrawal does not need stands in its way.

@@ -126,19 +126,7 @@ def test_no_message_repeats_what_a_variable_holds(name, caplog):
     assert marked not in told + caplog.text
 
 
-def test_arguments_that_make_no_sense():
-    for wrong in (
-        {"disabled": 1},
-        {"background": "yes"},
-        {"ceiling_period": 0},
-        {"ceiling_period": 0.0009},
-        {"ceiling_period": 3, "ceiling_lifetime": 2},
-        {"close_timeout": -1},
-        {"log": "loud"},
-        {"quota": 131072},
-    ):
-        with pytest.raises(ParameterError):
-            Settings(**wrong)
+def test_ceilings_of_variables_that_are_swapped_are_refused():
     with pytest.raises(ParameterError, match="SOTTO_CEILING_LIFETIME"):
         Settings.from_environment(
             environ={"SOTTO_CEILING_PERIOD": "3", "SOTTO_CEILING_LIFETIME": "2"}
@@ -445,19 +433,6 @@ def test_a_child_of_a_fork_is_switched_off_like_its_parent(tmp_path):
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_who_withdraws_is_heard_though_all_is_switched_off(tmp_path):
-    path = tmp_path / "device.db"
-    with SeededClient(plan(metric("colour")), seed=1, state=path, clock=FakeClock(START)) as device:
-        device.record("colour", "a")
-    client = client_of(state=path, settings=Settings(disabled=True))
-    assert client.withdraw_consent()
-    client.close()
-    with client_of(state=path, settings=Settings()) as client:
-        ledger = client.ledger()
-        assert (ledger.consent, ledger.pending) == ("withdrawn", ())
-        assert ledger.reserved == 2_000_000
-
-
 # To keep no state file is a choice that an app has to name.
 
 
@@ -470,12 +445,6 @@ def stateless(state, **options):
         background=False,
         **options,
     )
-
-
-@pytest.mark.parametrize("state", [None, "", ":memory:"])
-def test_what_is_no_path_is_refused_by_an_error_that_names_the_constant(state):
-    with pytest.raises(ParameterError):
-        stateless(state)
 
 
 def test_named_it_is_warned_of_once_a_process(caplog):

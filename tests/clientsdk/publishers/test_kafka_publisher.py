@@ -20,8 +20,8 @@ from kafka.errors import KafkaTimeoutError
 from messages import SOMEBODY, message, pseudonym
 from publishing import TOPIC, played_cluster, taken
 
-from clientsdk import KafkaPublisher, Publisher
-from clientsdk.publishers import Buffered, kafka, kafka_connections
+from clientsdk import KafkaPublisher
+from clientsdk.publishers import kafka, kafka_connections
 from sotto.errors import ParameterError, PublishError
 from sotto.kafka import client_logs
 from sotto.wire.format import Row, encode_message
@@ -40,20 +40,6 @@ def producer_of(publisher, pseudonym=SOMEBODY):
 def cluster():
     with played_cluster() as broker:
         yield broker
-
-
-def test_the_contract_one_shard_a_message(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
-    checked: Publisher = publisher
-    assert isinstance(publisher, Buffered)
-    messages = [(shard, message(bytes([shard + 1]) * 40)) for shard in range(20)]
-    for shard, each in messages:
-        checked.publish(shard, each)
-    publisher.sync()
-    checked.close()
-    checked.close()
-    expected = sorted((shard % 4, each) for shard, each in messages)
-    assert taken(cluster, 20) == expected
 
 
 @pytest.mark.parametrize(("asked", "after"), [((), None), ((250.0, 7_000.0), 7.0)])

@@ -16,7 +16,7 @@ from device_plans import DAY, START, WEEK, metric, plan, reporter
 from messages import message, pseudonym
 from scripts import start
 
-from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.publishers import Buffered, log
 from clientsdk.publishers.log import LIMIT
 from clientsdk.testing import FakeClock, SeededClient
@@ -32,26 +32,6 @@ def records(directory):
         for reader in (LogReader(lane),)
         for record in reader.records(0, reader.end())
     ]
-
-
-@pytest.fixture(params=["memory", "batch", "always", "never"])
-def made(request, tmp_path):
-    """A publisher, and how to read what it took."""
-    if request.param == "memory":
-        publisher = MemoryPublisher()
-        return publisher, lambda: [body for _, body in publisher.messages]
-    publisher = EmbeddedLogPublisher(tmp_path / "log", fsync=request.param)
-    return publisher, lambda: [record.body for record in records(tmp_path / "log")]
-
-
-def test_the_contract(made):
-    publisher, taken = made
-    checked: Publisher = publisher
-    for number in range(20):
-        checked.publish(number % 8, message(bytes([number + 1]) * 40))
-    checked.close()
-    checked.close()
-    assert sorted(taken()) == sorted(message(bytes([number + 1]) * 40) for number in range(20))
 
 
 def test_what_is_buffered_has_a_sync():

@@ -35,35 +35,6 @@ def ids(client):
     return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
 
 
-def test_pseudonyms_go_with_their_last_chain(path):
-    client = device(path)
-    names = []
-    for _ in range(3):
-        client.record("colour", "a")
-        names.append(bytes.fromhex(client.ledger().periods[-1].pseudonym))
-        client.clock.advance(days=7)
-    # The first chain is late by now; the second sends its last level; the third waits for its.
-    client.flush()
-    assert [period.pseudonym is None for period in client.ledger().periods] == [True, True, False]
-    assert not any(name in raw(path) for name in names[:2])
-    assert names[2] in raw(path)
-    client.clock.advance(days=30)
-    client.flush()
-    assert not any(name in raw(path) for name in names)
-    assert client.ledger().pending == ()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM pseudonym").fetchone() == (0,)
-
-
-def test_a_period_without_a_chain_leaves_no_pseudonym(path):
-    client = device(path, consent=False)
-    client.clock.advance(days=70)
-    client.flush()
-    assert client.ledger().periods == ()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM pseudonym").fetchone() == (0,)
-
-
 def test_delivered_chains_are_gone_after_the_flush(path):
     client = device(path, metric("colour", "every", 300))
     for _ in range(300):
@@ -247,39 +218,6 @@ def test_a_reader_in_the_way_of_a_flush_delays_erasure_only(path, kind):
     client.clock.advance(hours=1)
     client.flush()
     assert not any(chain in raw(path) for chain in chains)
-
-
-def _late_steps():
-    return {
-        "withdraw": lambda client: client.withdraw_consent(),
-        "give": lambda client: client.give_consent(),
-        "give again": lambda client: client.give_consent(again=True),
-        "renew": lambda client: client.renew_consent(),
-        "record": lambda client: client.record("colour", "a"),
-        "flush": lambda client: client.flush(),
-    }
-
-
-@pytest.mark.parametrize("step", _late_steps())
-@pytest.mark.parametrize("state", ["given", "withdrawn", "expired"])
-def test_the_ratchet_moves_on_whatever_is_done(path, step, state):
-    compiled = plan(ceilings=VAST, expires=START + 2 * WEEK)
-    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
-    if state == "withdrawn":
-        client.withdraw_consent()
-    old = secret_of(client)
-    client.clock.advance(days=70 if state == "expired" else 7)
-    _late_steps()[step](client)
-    assert client.ledger().period == client.clock.now // WEEK
-    assert old not in raw(path)
-
-
-def test_opening_a_store_moves_the_ratchet_on(path):
-    with device(path) as client:
-        old = secret_of(client)
-    with device(path, seed=2, consent=False, clock=FakeClock(START + 5 * WEEK)) as client:
-        assert client.ledger().period == 2905
-        assert old not in raw(path)
 
 
 def _disk_full(store, connection, consent):

@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import statistical
-from device_plans import CONSTANT, VAST, WEEK, items, metric, plan, reports
+from device_plans import VAST, WEEK, metric, plan
 from scripts import start
 
 from clientsdk import Outcome
@@ -19,7 +19,6 @@ from clientsdk.store.panels import Panel, slot
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
-from sotto.plan.compiled import Ceilings
 
 #: The first period of a cycle, whatever the N of a test: 2912 = 13 · 4 · 56.
 BEGIN = 2912
@@ -90,18 +89,6 @@ def test_a_turn_stays_after_a_restart_in_a_copy_and_for_the_next_version(path, t
         client.close()
     client = device(paneled(13), state=path, clock=FakeClock(now), seed=6)
     assert found + turns(client, 84) == expected
-
-
-def test_metrics_of_one_size_have_their_turn_together():
-    client = device(paneled(4, "one"), paneled(4, "two"), metric("always"))
-    outcomes = []
-    for _ in range(40):
-        outcomes.append([client.record(name, "a") for name in ("one", "two", "always")])
-        client.clock.advance(days=7)
-    assert {tuple(each) for each in outcomes} == {
-        (Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.ACCEPTED),
-        (Outcome.NOT_IN_PANEL, Outcome.NOT_IN_PANEL, Outcome.ACCEPTED),
-    }
 
 
 @pytest.mark.real_randomness
@@ -221,30 +208,12 @@ def test_out_of_turn_nothing_is_stored_or_charged_or_asked_of_the_file(tmp_path,
     assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
-def test_consent_and_expiry_come_before_panels_and_ceilings_and_quota_after(monkeypatch):
-    low = {"ceilings": Ceilings(1_000, 1_000)}
-    assert device(paneled(13), consent=False).record("colour", "a") is Outcome.NO_CONSENT
-    over = device(paneled(13), changes={"expires": BEGIN * WEEK})
-    assert over.record("colour", "a") is Outcome.EXPIRED
-    assert out_of_turn(paneled(13), **low).record("colour", "a") is Outcome.NOT_IN_PANEL
-    client = device(paneled(13), **low)
-    move_to_turn(client, "colour")
-    assert client.record("colour", "a") is Outcome.OVER_BUDGET
+def test_the_quota_comes_after_panels(monkeypatch):
     monkeypatch.setattr("clientsdk.store.outbox._size", lambda connection: 1 << 40)
     assert out_of_turn(paneled(13)).record("colour", "a") is Outcome.NOT_IN_PANEL
     client = device(paneled(13))
     move_to_turn(client, "colour")
     assert client.record("colour", "a") is Outcome.STORE_FULL
-
-
-def test_a_clock_set_back_does_not_bring_a_turn_back():
-    client = device(paneled(13))
-    move_to_turn(client, "colour")
-    turn = client.clock.now
-    move_to_turn(client, "colour", turn=False)
-    assert client.record("colour", "a") is Outcome.NOT_IN_PANEL
-    client.clock.now = turn
-    assert client.record("colour", "a") is Outcome.NOT_IN_PANEL
 
 
 def test_agreeing_again_gives_no_second_turn(path):
@@ -290,56 +259,6 @@ def test_losing_the_file_gives_no_second_turn_in_a_cycle(path, harm):
     # From the cycle on that begins after the last loss, none is left out.
     after = (max(lost) + 2 * size) // size
     assert cycles.keys() >= set(range(after, (BEGIN + 120) // size))
-
-
-# What a turn is for: every kind of metric keeps its meaning.
-
-
-def test_every_and_reservoir_and_top_item_have_their_whole_turn():
-    client = device(
-        paneled(4, "many", "every", 3), paneled(4, "kept", "reservoir"), {**items(), "panel": 4}
-    )
-    move_to_turn(client, "many", turn=False)
-    assert {client.record(name, "a") for name in ("many", "kept", "app") for _ in range(5)} == {
-        Outcome.NOT_IN_PANEL
-    }
-    assert client.ledger().pending == ()
-    move_to_turn(client, "many")
-    outcomes = Counter(client.record(name, "a") for name in ("many", "kept", "app") for _ in "abcd")
-    assert outcomes == {Outcome.ACCEPTED: 11, Outcome.PERIOD_FULL: 1}
-    client.clock.advance(days=7)
-    assert Counter(each.metric for each in client.ledger().pending) == {
-        "trial/many": 3,
-        "trial/kept": 1,
-        "trial/app": 1,
-    }
-
-
-def test_a_constant_metric_draws_no_permanent_response_out_of_its_turn():
-    client = out_of_turn(paneled(4, "model", "constant", ladder=CONSTANT))
-    assert client.record("model", "a") is Outcome.NOT_IN_PANEL
-    assert client.ledger().permanent == ()
-    move_to_turn(client, "model")
-    assert client.record("model", "a") is Outcome.ACCEPTED
-    (charge,) = client.ledger().permanent
-    once = client.ledger().reserved
-    client.clock.advance(days=7)
-    assert len(turns(client, 40, "model")) in (9, 10, 11)
-    assert client.ledger().permanent == (charge,)
-    assert client.ledger().reserved == once
-
-
-def test_later_levels_are_released_out_of_turn():
-    client = device(paneled(13))
-    move_to_turn(client, "colour")
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    for _ in range(3):
-        client.clock.advance(days=7)
-        client.flush()
-    sent = reports(client.publisher.messages)
-    assert [each.level for each in sent][-1] == 2
-    assert len({each.pseudonym for each in sent}) == 1
-    assert client.next_due() is None
 
 
 # The secret.
