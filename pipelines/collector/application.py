@@ -24,6 +24,7 @@ from pipelines.collector.keys import AppKeys
 from pipelines.collector.limits import Limits, OverloadError, Room, Share, TokenBucket
 from pipelines.collector.plans import ServedPlans
 from pipelines.http import problems
+from pipelines.http.kept import answered
 from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
 from sotto.wire.format import HEADER, pseudonym_of
@@ -228,10 +229,7 @@ def application(
         known = plans()
         if collector != known.collector:
             raise ProblemError(404, "no such collector")
-        headers = {"etag": known.etag, "cache-control": "public, max-age=300"}
-        if known.etag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        return Response(known.body, 200, headers, "application/json")
+        return answered(request, known.body, "application/json", known.etag, "public, max-age=300")
 
     @app.get("/healthz", summary="Whether the collector answers", response_class=Response)
     async def get_health() -> Response:

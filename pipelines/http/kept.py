@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
+
+from fastapi import Request, Response
 
 from sotto.errors import SottoError
 
@@ -79,3 +82,29 @@ class KeptAnswers:
             self._bytes += len(made.body)
             while self._bytes > self._most:
                 self._bytes -= len(self._made.popitem(last=False)[1].body)
+
+
+def has_already(request: Request, etag: str) -> bool:
+    """Return whether a request says that its sender has the answer of this ETag.
+
+    A proxy that compresses an answer makes its ETag a weak one.
+    """
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or etag in (
+        each.strip().removeprefix("W/") for each in given.split(",")
+    )
+
+
+def answered(
+    request: Request,
+    body: bytes,
+    media_type: str,
+    etag: str | None = None,
+    cache: str = "no-cache",
+) -> Response:
+    """Return an answer with its ETag, by default a digest of it; without it for who has it."""
+    etag = etag or f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    headers = {"etag": etag, "cache-control": cache}
+    if has_already(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, media_type)

@@ -9,7 +9,6 @@ small query. A refusal is a problem document (RFC 9457). Nothing can be changed 
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 import logging
@@ -23,7 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from pipelines.http.kept import Answer, BusyError, KeptAnswers
+from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered, has_already
 from pipelines.http.problems import problem
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
@@ -321,7 +320,7 @@ def _answered(
     revision = reader.revision()
     etag = f'"{revision}-{kind}"'
     headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
-    if _matches(request, etag):
+    if has_already(request, etag):
         return Response(status_code=304, headers=headers)
     body, following = kept.get(revision, (*asked, kind), lambda: make(kind))
     if following is not None:
@@ -358,11 +357,7 @@ def _body(view: RowSet, page: Page, kind: str, following: str | None) -> bytes:
 
 def _document(request: Request, name: str, found: list[Mapping[str, object]]) -> Response:
     body = json.dumps({name: found}, ensure_ascii=False, separators=(",", ":")).encode()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    headers = {"etag": etag, "cache-control": "no-cache"}
-    if _matches(request, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, MEDIA_TYPES["json"])
+    return answered(request, body, MEDIA_TYPES["json"])
 
 
 def _plan(plan: CompiledPlan) -> dict[str, object]:
@@ -378,13 +373,6 @@ def _health(health: Health) -> dict[str, object]:
         **health.numbers,
         "offsets": health.offsets,
     }
-
-
-def _matches(request: Request, etag: str) -> bool:
-    given = request.headers.get("if-none-match", "")
-    return given.strip() == "*" or etag in (
-        each.strip().removeprefix("W/") for each in given.split(",")
-    )
 
 
 def _accepted(accept: str) -> Format:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.coins import shard_of
-from pipelines.aggregation.audit import ChainLine, Totals, audit, chains_of
+from pipelines.aggregation.audit import ChainLine, audit, chains_of
 from pipelines.aggregation.state import State
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
@@ -66,14 +66,6 @@ def pseudonym_ledger(
             if directory.manifest().generation == manifest.generation:
                 raise
     return _ledgers(directory, directory.manifest(), pseudonym)
-
-
-def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
-    """Return the audit of every budget period, open or closed, by the period's start in ms."""
-    directory = StateDirectory(state_dir)
-    manifest = directory.manifest()
-    length = directory.plans.registry(manifest.plans).period if manifest.plans else 0
-    return {period * length: totals for period, totals in sorted(manifest.audit().items())}
 
 
 def _ledgers(

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.alerts.watch import AlertWatch
-from pipelines.http.kept import Answer, BusyError, KeptAnswers
+from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
 from pipelines.http.problems import Faults, problem
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.reader import ResultsReader
@@ -154,7 +154,7 @@ def application(
             if access.public and not page.public:
                 raise HTTPException(404)
             html = site.html(page, lambda snapshot: PageView(snapshot, links, access.public))
-            return _page(request, html)
+            return answered(request, html, "text/html")
 
         return show
 
@@ -174,7 +174,7 @@ def application(
                 shown = same[0]
             return MetricView(snapshot, links, access.public, key=key, shown=shown, query=query)
 
-        return _page(request, site.html(METRIC, view, key, asked, query))
+        return answered(request, site.html(METRIC, view, key, asked, query), "text/html")
 
     def plan(request: Request) -> Response:
         wanted = tuple(request.path_params[name] for name in ("collector", "plan", "version"))
@@ -185,18 +185,15 @@ def application(
                     return PlanView(snapshot, links, access.public, plan=each)
             raise HTTPException(404, "There is no such plan here.")
 
-        return _page(request, site.html(PLAN, view, wanted))
+        return answered(request, site.html(PLAN, view, wanted), "text/html")
 
     def revision(request: Request) -> Response:
         try:
             found = site.revision()
         except NoResultsError:
             found = ""
-        etag = f'"{found}"'
-        headers = {"etag": etag, "cache-control": "no-cache"}
-        if etag == request.headers.get("if-none-match"):
-            return Response(status_code=304, headers=headers)
-        return Response(json.dumps({"revision": found}), 200, headers, "application/json")
+        body = json.dumps({"revision": found}).encode()
+        return answered(request, body, "application/json", f'"{found}"')
 
     def file(request: Request) -> Response:
         name = request.path_params["name"]
@@ -353,15 +350,6 @@ def _without_results(request: Request, error: SottoError | OSError, site: Site) 
         return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     text = f"The results cannot be read{shown or '; the owner can see why'}."
     return _notice(request, 503, "The results cannot be read", text)
-
-
-def _page(request: Request, content: bytes) -> Response:
-    etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-    headers = {"etag": etag, "cache-control": "no-cache"}
-    # A proxy that compresses makes it a weak one.
-    if etag == request.headers.get("if-none-match", "").removeprefix("W/"):
-        return Response(status_code=304, headers=headers)
-    return Response(content, 200, headers, "text/html")
 
 
 def _key(request: Request) -> MetricKey:

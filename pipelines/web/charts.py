@@ -29,11 +29,9 @@ _DAY = 86_400
 NARROW, WIDE = 440, 1000
 
 # Stand-ins: the stylesheet's variable of the same name takes the place of each in the SVG.
-_NAMES = (
-    "ink soft faint card estimate wash truth every bad plain-dot level0 level1 level2 level3 level4"
-)
+_NAMES = "ink soft faint card estimate wash truth every bad level0 level1 level2 level3 level4"
 _VARIABLES = {f"#0000{at:02x}": name for at, name in enumerate(_NAMES.split(), 1)}
-INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, PLAIN_DOT, *_LEVELS = _VARIABLES
+INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *_LEVELS = _VARIABLES
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -246,8 +244,6 @@ def intervals(
     label: str,
     *,
     floor: float | None = None,
-    grey: Sequence[bool] = (),
-    width: float = NARROW,
 ) -> Markup:
     """Return estimates with their intervals, one a line.
 
@@ -263,9 +259,6 @@ def intervals(
         What the horizontal axis counts.
     floor : float, optional
         Where a dashed line is drawn.
-    grey : sequence of bool
-        Which ones are drawn in grey; none if left out.
-    width : float
     """
 
     def draw(axes: Axes) -> None:
@@ -273,14 +266,13 @@ def intervals(
         if floor is not None:
             axes.axvline(floor, color=EVERY, linewidth=1.4, linestyle="--")
         for line, (value, interval, text) in enumerate(values):
-            colour = PLAIN_DOT if grey and grey[line] else ESTIMATE
-            mark(axes, line, value, interval, text, colour=colour, across=True)
+            mark(axes, line, value, interval, text, across=True)
         rows(axes, names)
         scale(axes, "x", writer_of(unit), label)
         axes.locator_params("x", nbins=6)
 
     longest = min(max((len(name) for name in names), default=0), _NAME)
-    return chart(title, draw, width, 20 * len(names) + 70, left=22 + _LETTER * longest)
+    return chart(title, draw, height=20 * len(names) + 70, left=22 + _LETTER * longest)
 
 
 def series(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipelines.aggregation import counts, quarantine
+from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import WindowKey
 from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sinks.sql import Results, of_state
@@ -66,3 +67,11 @@ def projected(
         name: [{k: v for k, v in row.items() if k not in without} for row in rows]
         for name, rows in tables.items()
     }
+
+
+def period_totals(state: Path) -> dict[int, Totals]:
+    """Return the audit of every budget period, open or closed, by the period's start in ms."""
+    directory = StateDirectory(state)
+    manifest = directory.manifest()
+    length = directory.plans.registry(manifest.plans).period if manifest.plans else 0
+    return {period * length: totals for period, totals in sorted(manifest.audit().items())}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from bounded_streams import command, outcome_of
-from committed_states import counted, projected, rejects
+from committed_states import counted, period_totals, projected, rejects
 from report_logs import Sent, write
 from signed_logs import (
     ATTACKS,
@@ -37,7 +37,6 @@ from streaming_logs import rows_of, shard_said
 from pipelines.aggregation.counts import WindowKey
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
-from pipelines.storage.ledger import period_totals
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import encode_message

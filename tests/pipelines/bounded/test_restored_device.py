@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from committed_states import period_totals
 
 from clientsdk import EmbeddedLogPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from pipelines.bounded.run import aggregate
-from pipelines.storage.ledger import period_totals, pseudonym_ledger
+from pipelines.storage.ledger import pseudonym_ledger
 
 pytestmark = pytest.mark.slow
 

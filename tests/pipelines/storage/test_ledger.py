@@ -6,14 +6,14 @@ import random
 import shutil
 
 import pytest
-from committed_states import empty_state
+from committed_states import empty_state, period_totals
 from report_logs import START, Device, write
 from step_plans import DAY, PERIOD, plans
 
 from pipelines.aggregation import decode as parts
 from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.ledger import period_totals, pseudonym_ledger
+from pipelines.storage.ledger import pseudonym_ledger
 from sotto.errors import AggregationError, ParameterError
 
 
