@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from opentelemetry.metrics import get_meter_provider
 
 import sotto_cli
 from clientsdk import (
@@ -39,6 +40,8 @@ from clientsdk import (
     Settings,
     fetch_plan,
 )
+from clientsdk.openfeature import SottoFeatureProvider
+from clientsdk.otel import SottoMeterProvider
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.plan.compile import parse_plan
@@ -251,10 +254,17 @@ ARGUMENTS = {
     "a fetched plan without a fingerprint": refused(
         fetch_plan, "https://a.example", "a", expect=""
     ),
+    "a plan for a provider of meters": refused(SottoMeterProvider, "plan.json"),
+    "a tee to a proxy": lambda: SottoMeterProvider(client(), also=get_meter_provider()),
+    "a plan for a provider of flags": refused(SottoFeatureProvider, "plan.json"),
     "a seed with a fraction": refused(SeededClient, COMPILED, seed=1.5),
     "a clock moved by weeks": lambda: FakeClock().advance(weeks=1),
 }
 PLANS = {
+    "an instrument of a text": written("theme:   {type", "theme:   {otel: drawn, type"),
+    "a category without its attribute": written(
+        "theme:   {type", "theme:   {otel: {instrument: drawn}, type"
+    ),
     "a key misspelt": written("  startup: {type: number, range", "  startup: {type: number, rang"),
     "a key of another type": written("values: [s, m, l]", "domain: [s, m, l]"),
     "a key in capitals": written("owner: ", "Owner: "),
