@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sotto.errors import BrokerError, ParameterError
 from sotto.exit_status import ExitStatus
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.compiled import CompiledPlan
+
+T = TypeVar("T")
 
 
 def add_address(parser: argparse.ArgumentParser, port: int) -> None:
@@ -47,43 +49,61 @@ def duration(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def moment(text: str) -> int:
-    """Return milliseconds since the epoch: the type of an option such as ``--until 2013-06-01``."""
-    try:
-        return parse_time(text)
-    except ParameterError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be a time such as 2013-06-01T12:00Z"
-        ) from None
+def typed(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
+    """Return the type of an option; ``read`` raises ValueError for what is not as expected."""
+
+    def checked(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} must be {expected}") from None
+
+    return checked
 
 
-def numbers(text: str) -> list[float]:
-    """Return numbers: the type of an option such as ``--ladder 0.5,1,2``."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be numbers with commas between them"
-        ) from None
+def _part(text: str) -> float:
+    """Return a number, or a percentage as a part of one."""
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def _compared(text: str) -> tuple[float, float]:
+    first, other = map(_part, text.split(":"))
+    return first, other
+
+
+def _above_zero(text: str) -> float:
+    if 0 < (number := float(text)) < float("inf"):
+        return number
+    raise ValueError
+
+
+def _share(text: str) -> float:
+    if 0 <= (number := _part(text)) <= 1:
+        return number
+    raise ValueError
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    metric, _, column = text.partition("=")
+    if metric and column:
+        return metric, column
+    raise ValueError
+
+
+#: Types of options: of ``--until 2013-06-01``, in milliseconds since the epoch; of ``--ladder
+#: 0.5,1,2``; of ``--experiment 10%:11%``; of finite numbers; of shares such as 0.01 or 1%; of
+#: ``--map`` and ``--segment``, a metric or segment and its column.
+moment = typed(parse_time, "a time such as 2013-06-01T12:00Z")
+numbers = typed(lambda text: list(map(float, text.split(","))), "numbers with commas between them")
+compared = typed(_compared, "two numbers, such as 10%:11% or 410:400")
+above_zero = typed(_above_zero, "a number above 0")
+share = typed(_share, "a share, such as 1% or 0.01")
+renamed = typed(_renamed, "NAME=COLUMN")
 
 
 def several(most: int) -> Callable[[str], tuple[int, ...]]:
     """Return the type of an option such as ``--panels 1,4,13``: whole numbers, each once."""
     return lambda text: tuple(dict.fromkeys(map(whole(1, most), text.split(","))))
-
-
-def compared(text: str) -> tuple[float, float]:
-    """Return two numbers: the type of an option such as ``--experiment 10%:11%``."""
-    try:
-        first, other = (
-            float(part.removesuffix("%")) / (100 if part.endswith("%") else 1)
-            for part in text.split(":")
-        )
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be two numbers, such as 10%:11% or 410:400"
-        ) from None
-    return first, other
 
 
 def whole(least: int, most: float = float("inf")) -> Callable[[str], int]:
@@ -98,40 +118,11 @@ def whole(least: int, most: float = float("inf")) -> Callable[[str], int]:
     return read
 
 
-def above_zero(text: str) -> float:
-    """Return a number: the type of an option that is a finite number above 0."""
-    try:
-        if 0 < (number := float(text)) < float("inf"):
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
-
-
 def probability(text: str) -> float:
     """Return a number in (0, 1): the type of an option such as ``--confidence 0.95``."""
     if not 0 < (number := above_zero(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must lie in (0, 1)")
     return number
-
-
-def share(text: str) -> float:
-    """Return a share in [0, 1], such as 0.01 or 1%: the type of an option."""
-    try:
-        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        if 0 <= number <= 1:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text!r} must be a share, such as 1% or 0.01")
-
-
-def renamed(text: str) -> tuple[str, str]:
-    """Return metric, or segment, and column: the type of ``--map`` and ``--segment``."""
-    metric, equals, column = text.partition("=")
-    if not (metric and equals and column):
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=COLUMN")
-    return metric, column
 
 
 def reason(text: str) -> Reason:
