@@ -16,7 +16,8 @@ examples:
   sotto estimates --state build/state --under 1%
       also what the truth may be if one report in a hundred is forged
   sotto estimates --state build/state --experiment
-      how the arms of an experiment differ
+      how arms of experiments differ over all windows, by intervals for all looks; and what the
+      planned looks of the metric that decides found
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
   sotto estimates --state build/state --by os,app_version
       each combination of two segments; --by os is each value of one, an experiment's name its arms
@@ -35,7 +36,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sotto.columns import time_text
 from sotto.csv_cells import write_csv_rows
@@ -45,6 +46,7 @@ from sotto_cli.options import add, add_format, add_results, reader_of, warn
 if TYPE_CHECKING:
     from pipelines.results.range_windows import WindowRange
     from pipelines.results.reader import ResultsReader
+    from pipelines.results.views import RowSet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group()
     add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
     add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
-    add(chosen, "--experiment", "how the arms of an experiment differ, and nothing else")
+    add(chosen, "--experiment", "how arms of experiments differ over all windows")
     add_format(parser, "table", "csv", "json")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
@@ -77,16 +79,15 @@ def run(args: argparse.Namespace) -> int:
             warn(text)
         if (wanted := _range_of(args)) is not None:
             return _print_range(args, reader, wanted)
+        if args.experiment:
+            return _print_effects(args, reader)
     chosen = printed.EstimateChoice(
-        args.metric, args.window, args.collector, args.by, args.segment, args.experiment, args.under
+        args.metric, args.window, args.collector, args.by, args.segment, args.under
     )
     with Results(args.database or of_state(args.state), create=False) as results:
         rows, alarms = chosen.read(results)
     if args.format == "table":
-        if args.experiment:
-            lines = printed.experiments(rows)
-        else:
-            lines = printed.table(rows, everything=args.all, alarms=alarms, under=args.under)
+        lines = printed.table(rows, everything=args.all, alarms=alarms, under=args.under)
         print("\n".join(lines))
         return 0
     _print_rows(args.format, chosen.columns, rows)
@@ -113,7 +114,7 @@ def _range_of(args: argparse.Namespace) -> WindowRange | None:
 
 
 def _print_range(args: argparse.Namespace, reader: ResultsReader, wanted: WindowRange) -> int:
-    from pipelines.results import encode, printed, views
+    from pipelines.results import printed, views
 
     if args.compare is None:
         estimates = reader.range_estimates(wanted)
@@ -123,11 +124,27 @@ def _print_range(args: argparse.Namespace, reader: ResultsReader, wanted: Window
         differences = reader.compared(wanted, wanted.against(args.compare))
         lines = printed.comparisons(differences, everything=args.all)
         kind, rows = views.COMPARISONS, views.rows_of(views.COMPARISONS, differences)
-    if args.format == "table":
+    return _print_records(args.format, lines, kind, rows)
+
+
+def _print_effects(args: argparse.Namespace, reader: ResultsReader) -> int:
+    from pipelines.results import printed, views
+    from pipelines.results.reader import Chosen
+
+    if args.window is not None or args.under is not None:
+        raise ParameterError("--experiment is of all windows together, without --under")
+    found = reader.effects(Chosen(collector=args.collector, metric=args.metric))
+    rows = views.rows_of(views.EFFECTS, found)
+    return _print_records(args.format, printed.effects(found), views.EFFECTS, rows)
+
+
+def _print_records(form: str, lines: list[str], kind: RowSet, rows: Sequence[Sequence[Any]]) -> int:
+    from pipelines.results import encode
+
+    if form == "table":
         print("\n".join(lines))
     else:
-        names = [each.name for each in kind.columns]
-        _print_rows(args.format, names, list(encode.objects(kind, rows)))
+        _print_rows(form, [each.name for each in kind.columns], [*encode.objects(kind, rows)])
     return 0
 
 

@@ -31,7 +31,7 @@ from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import Chosen, Page, ResultsReader
 from pipelines.results.records import Health
-from pipelines.results.views import COMPARISONS, RANGES, VIEWS, RowSet, View, rows_of
+from pipelines.results.views import COMPARISONS, EFFECTS, RANGES, VIEWS, RowSet, View, rows_of
 from sotto.errors import AggregationError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
@@ -178,6 +178,20 @@ class _OfKinds(_OfEstimates):
     kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
 
 
+class _OfEffects(_Nothing):
+    """Parameters of experiments."""
+
+    format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
+    collector: _Text | None = Field(None, description="only of this collector")
+    plan: _Text | None = Field(None, description="only of this plan")
+    version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
+    metric: _Text | None = Field(None, description="only of this metric")
+
+    def wanted(self) -> Chosen:
+        """Return which experiments are asked for."""
+        return Chosen(self.collector, self.plan, self.version, self.metric)
+
+
 class _OfRange(_Nothing):
     """Parameters of a run of windows."""
 
@@ -227,6 +241,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
             _add(router, reader, view, answers_kept)
     _add_computed(router, reader, RANGES, _OfRange, answers_kept)
     _add_computed(router, reader, COMPARISONS, _OfComparison, answers_kept)
+    _add_computed(router, reader, EFFECTS, _OfEffects, answers_kept)
 
     @router.head("/plans", include_in_schema=False)
     @router.get(
@@ -293,7 +308,9 @@ def _add_computed(
         def make(form: str) -> Answer:
             wanted = given.wanted()
             try:
-                if kind is COMPARISONS:
+                if kind is EFFECTS:
+                    found = rows_of(kind, reader.effects(wanted))
+                elif kind is COMPARISONS:
                     found = rows_of(kind, reader.compared(wanted, wanted.against(given.against)))
                 else:
                     found = rows_of(kind, reader.range_estimates(wanted))

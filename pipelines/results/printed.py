@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
 
 from mechanisms.estimate import forged
+from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.results.fields import milliseconds
-from pipelines.results.records import OfRange, RangeComparison, RangeEstimate
+from pipelines.results.records import ArmEffect, OfRange, RangeComparison, RangeEstimate
 from pipelines.results.tables import ALARMS, ESTIMATES
 from pipelines.results.views import ENDS
 from pipelines.sinks.sql import Results
@@ -25,7 +26,10 @@ Window: TypeAlias = tuple[Any, ...]
 #: Names of the ends of what the truth may be if reports are forged.
 _UNDER = ("under_low", "under_high")
 _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
-_COMPARED = ("arm", "of", "difference", "at all looks", "p-value", "reports", "withheld")
+_EFFECT_HEADS = (
+    *("arm", "of", "first arm", "difference", "at all looks", "p-value", "found from"),
+    *("reports", "windows", ""),
+)
 _RANGE_HEADS = ("", "estimate", "95 % interval", "reports", "windows", "method")
 _DIFFERENCE_HEADS = ("", "estimate", "against", "difference", "95 % interval", "found from", "")
 _BIASED = frozenset(each.value for each in Method if each.biased)
@@ -42,8 +46,6 @@ class EstimateChoice:
     #: Names of segments, such as ``os,app_version``; or one segment, such as ``os=linux``.
     by: str | None = None
     segment: str | None = None
-    #: Only how the arms of an experiment differ.
-    experiment: bool = False
     #: A share of forged reports: what the truth may be then is added to each row.
     under: float | None = None
 
@@ -61,17 +63,13 @@ class EstimateChoice:
         found = results.estimates(self.metric, self.window, self.collector)
         if self.metric and not found:
             _check_metric(self.metric, results.estimates())
-        rows = [_without_ends(row) for row in found if self._takes(row)]
+        chosen = [row for row in found if _chosen(str(row["segment"]), self.by, self.segment)]
+        rows = [_without_ends(row) for row in chosen]
         if found and not rows and (self.by or self.segment):
             raise ParameterError(_no_such_segment(found, self.by, self.segment))
         if self.under is not None:
             rows = [{**row, **_under(row, self.under)} for row in rows]
         return rows, _of_windows(results.table(ALARMS), rows)
-
-    def _takes(self, row: Row) -> bool:
-        if self.experiment:
-            return row["kind"] in OF_EXPERIMENTS
-        return _chosen(row["segment"], self.by, self.segment)
 
 
 def _without_ends(row: Row) -> Row:
@@ -245,50 +243,72 @@ def _number(value: object) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def experiments(rows: Sequence[Row]) -> list[str]:
-    """Return how arms differ, in the database's order, for people to read: a block a window.
+def effects(found: Sequence[ArmEffect]) -> list[str]:
+    """Return how arms of experiments differ, for people to read: a block a metric.
 
-    >>> experiments([])
-    ['no experiment']
+    >>> effects([])
+    ['no experiment is known: of a database give the plans with --plan']
     """
+    if not found:
+        return ["no experiment is known: of a database give the plans with --plan"]
     lines: list[str] = []
-    several = len({row["collector"] for row in rows}) > 1
-    for head, block in groupby(rows, lambda row: _title(row, several=several, segments=False)):
-        lines += [head, *_of_experiment(list(block)), ""]
-    return lines or ["no experiment"]
+    for title, block in groupby(found, _effect_title):
+        rows = list(block)
+        lines.append(title)
+        if (even := rows[0].arms_p_value) is not None and even < SAMPLE_RATIO_ERROR:
+            lines.append(
+                f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {_number(even)}): find "
+                "out why"
+            )
+        known = [row for row in rows if row.value is not None]
+        lines += _indented([_EFFECT_HEADS, *map(_effect, known)]) if known else []
+        lines += [f"  {row.arm} is not compared: {row.withheld}" for row in rows if row.withheld]
+        lines += [f"  {row.arm}: {looked(row)}" for row in known if row.looks]
+        lines.append("")
+    lines.append("'Found from' is the smallest true difference that is found in 80 % of cases: by")
+    lines.append("the planned end of the metric that decides, of others by the interval of now.")
+    return lines
 
 
-def _of_experiment(rows: Sequence[Row]) -> Iterator[str]:
-    shares = [row for row in rows if row["kind"] == "arm_share"]
-    yield f"  arms: {', '.join(map(_share, shares))}"
-    if any(row["significant"] for row in shares):
-        p_value = _number(shares[0]["p_value"])
-        yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why"
-    cells = [_compared(row) for row in rows if row["kind"] == "difference"]
-    if not cells:
-        yield "  no arm that is compared has reports"
-        return
-    shown = len(_COMPARED) - (not any(remark for *_, remark in cells))
-    right = [False, False, True, True, True, True, False][:shown]
-    yield from (
-        f"  {line}" for line in aligned([row[:shown] for row in (_COMPARED, *cells)], right)
+def looked(row: ArmEffect) -> str:
+    """Return what planned looks found."""
+    following = (
+        ""
+        if row.next_look is None
+        else (f"; the next one is of windows until {time_text(milliseconds(row.next_look))}")
+    )
+    if row.boundary is None or row.errors is None:
+        return f"no look of {row.looks} has been taken yet{following}"
+    said = (
+        f"at look {row.look} of {row.looks} the difference is {_number(row.look_value)}, "
+        f"{_number(row.errors)} standard errors; the boundary is {_number(row.boundary)}, the "
+        f"interval for all planned looks {_interval(row.look_low, row.look_high)}"
+    )
+    if row.decided_at is not None:
+        return f"differs, as look {row.decided_at} decided; {said}"
+    return (
+        f"{'not decided yet' if row.next_look else 'ended without a difference'}; {said}{following}"
     )
 
 
-def _share(row: Row) -> str:
-    value = row["value"]
-    return f"{_arm(row)} {100 * value:.2f} %"
+def _effect_title(row: ArmEffect) -> str:
+    left_out = f", {row.left_out:,} windows left out" if row.left_out else ""
+    decides = ", which decides" if row.looks else ""
+    when = ""
+    if row.start is not None and row.end is not None:
+        start, end = (time_text(milliseconds(each)) for each in (row.start, row.end))
+        when = f", {start} to {end}"
+    name = f"{row.experiment} of {row.plan} version {row.version}"
+    return f"{row.metric}{when} ({name}){decides}{left_out}"
 
 
-def _compared(row: Row) -> tuple[str, ...]:
-    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
-    of = f"{row['item'] or 'mean'} {unit}".strip()
-    figures = (_number(row["value"]), _interval(row["low"], row["high"]), _number(row["p_value"]))
-    return (_arm(row), of, *figures, f"{row['n']:,}", str(row["withheld"] or ""))
-
-
-def _arm(row: Row) -> str:
-    return str(row["segment"].partition("=")[2])
+def _effect(row: ArmEffect) -> tuple[str, ...]:
+    unit = "" if row.unit in (None, "share") else f"({row.unit})"
+    of = f"{row.item or 'mean'} {unit}".strip()
+    figures = _number(row.first), _number(row.value), _interval(row.low, row.high)
+    sure = _number(row.p_value), _number(row.smallest_found)
+    differs = "differs" if row.significant else ""
+    return (row.arm, of, *figures, *sure, f"{row.reports:,}", f"{row.windows:,}", differs)
 
 
 def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:

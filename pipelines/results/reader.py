@@ -13,13 +13,16 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import sqlalchemy as sql
 
+from mechanisms.items import OF_EXPERIMENTS
 from pipelines.results.database import ReadOnlyDatabase
+from pipelines.results.experiments import effects_of
 from pipelines.results.fields import CONVERTED, milliseconds, moment
 from pipelines.results.range_tables import RangeTables
 from pipelines.results.range_windows import WindowRange, runs_of
 from pipelines.results.ranges import RangePart, compared, parts_of
 from pipelines.results.records import (
     Alarm,
+    ArmEffect,
     Budget,
     EstimateRecord,
     Health,
@@ -225,6 +228,35 @@ class ResultsReader:
         rows = replace(chosen, since=wanted.since, until=wanted.until, segment=every)
         tables = None if self._state is None else RangeTables(StateDirectory(self._state))
         return parts_of(runs, self.estimates(rows), tables)
+
+    def effects(self, chosen: Chosen = Chosen()) -> list[ArmEffect]:
+        """Return how the arms of experiments differ over all windows, by plan.
+
+        Collector, plan, version and metric of ``chosen`` count. The metric that decides comes
+        first. Plans that are not known have none.
+
+        Raises ParameterError if there are experiments, but none with that metric.
+        """
+        return self.at_once(lambda reader: reader._effects(chosen))
+
+    def _effects(self, chosen: Chosen) -> list[ArmEffect]:
+        found: list[ArmEffect] = []
+        for plan in self.plans():
+            name = (plan.collector, plan.plan, plan.version)
+            asked = (chosen.collector, chosen.plan, chosen.version)
+            if any(one not in (None, other) for one, other in zip(asked, name, strict=True)):
+                continue
+            of_plan = Chosen(*name)
+            kinds = (replace(of_plan, kind=kind) for kind in OF_EXPERIMENTS)
+            rows = [] if plan.experiment is None else map(self.estimates, kinds)
+            effects = effects_of(plan, [row for each in rows for row in each])
+            found += effects
+        names = sorted({each.metric for each in found})
+        if chosen.metric is not None and found and chosen.metric not in names:
+            raise ParameterError(
+                f"no experiment has the metric {chosen.metric!r}; there are {', '.join(names)}"
+            )
+        return [each for each in found if chosen.metric in (None, each.metric)]
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.

@@ -261,6 +261,62 @@ class RangeComparison(OfRange):
     against_reports: Annotated[int, About("reports of the other", 61200)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmEffect:
+    """How much more an arm of an experiment has than the first one, over all its windows."""
+
+    collector: Collector
+    plan: Plan
+    version: Version
+    metric: MetricName
+    experiment: Annotated[str, About("name of the experiment", "onboarding")]
+    arm: Annotated[str, About("which arm is compared with the first one", "treatment")]
+    item: Annotated[str, About("of which symbol or answer; empty for a mean", "true")]
+    unit: Annotated[str | None, About("share, or the unit of the metric", "share")]
+    start: Annotated[datetime | None, About("when the first window begins that counts")]
+    end: Annotated[datetime | None, About("when the last one ends")]
+    windows: Annotated[int, About("complete windows that count", 13)]
+    left_out: Annotated[int, About("complete windows that do not, as they are withheld", 0)]
+    reports: Annotated[int, About("reports of both arms at the last level", 84_210)]
+    repeats: Annotated[int, About("reports of one device among them, at most", 1)]
+    first: Annotated[float | None, About("average of the first arm", 0.1)]
+    value: Annotated[float | None, About("how much more the arm has", 0.011)]
+    low: Annotated[float | None, About("lower end of the interval for all looks together", 0.001)]
+    high: Annotated[float | None, About("upper end of it", 0.021)]
+    p_value: Annotated[float | None, About("p-value at all looks together", 0.03)]
+    significant: Annotated[bool | None, About("whether the interval excludes zero", True)]
+    look: Annotated[
+        int | None, About("planned looks that were taken, of the metric that decides; else null", 2)
+    ]
+    looks: Annotated[int | None, About("planned looks in all", 5)]
+    next_look: Annotated[datetime | None, About("when windows of the next look end")]
+    boundary: Annotated[
+        float | None, About("boundary of the last look taken, in standard errors", 3.357)
+    ]
+    errors: Annotated[
+        float | None, About("difference at that look, in standard errors, without its sign", 3.6)
+    ]
+    look_value: Annotated[float | None, About("difference at that look", 0.012)]
+    look_low: Annotated[
+        float | None, About("lower end of its interval, for all planned looks together", 0.001)
+    ]
+    look_high: Annotated[float | None, About("upper end of it", 0.023)]
+    decided_at: Annotated[int | None, About("first look at which the boundary was crossed", 2)]
+    smallest_found: Annotated[
+        float | None,
+        About(
+            "smallest true difference that is found with a probability of 80 %: of the metric that "
+            "decides by the planned end, if reports come as before; else by the interval of now",
+            0.009,
+        ),
+    ]
+    arms_p_value: Annotated[
+        float | None,
+        About("p-value at all looks together, that reports are spread evenly over the arms", 1.0),
+    ]
+    withheld: Annotated[str | None, About("why arms are not compared; null where they are")]
+
+
 @dataclass(frozen=True, slots=True)
 class Alarm(OfWindow):
     """Reports of a window that are not those of honest devices."""

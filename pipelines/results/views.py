@@ -22,6 +22,7 @@ from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.results.fields import Field, Kind, fields_of, milliseconds
 from pipelines.results.records import (
     Alarm,
+    ArmEffect,
     Budget,
     EstimateRecord,
     MetricRecord,
@@ -438,10 +439,13 @@ COMPARISONS = _of_record(
     "how much estimates of one range or segment exceed those of another",
     RangeComparison,
 )
+EFFECTS = _of_record(
+    "effects", "how arms of experiments differ from the first one over all windows", ArmEffect
+)
 
 
 def rows_of(
-    kind: RowSet, records: Iterable[RangeEstimate | RangeComparison]
+    kind: RowSet, records: Iterable[RangeEstimate | RangeComparison | ArmEffect]
 ) -> list[tuple[object, ...]]:
     """Return records as rows, times in milliseconds."""
     found = []

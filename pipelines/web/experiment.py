@@ -1,72 +1,66 @@
-"""The section of a metric's page about an experiment: how its arms differ in the window."""
+"""The page of experiments: one result of each over all its windows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import groupby
 
 from markupsafe import Markup
 
-from pipelines.results.records import EstimateRecord
+from mechanisms.experiments import SAMPLE_RATIO_ERROR
+from pipelines.results.records import ArmEffect
 from pipelines.web import charts, formats
-from pipelines.web.views import MetricView
+from pipelines.web.snapshot import MetricKey
+from pipelines.web.views import PageView
 
 #: Differences that a chart and a table show at most.
 _CHARTED, _LISTED = 25, 200
 
 
-class Arm(NamedTuple):
-    """An arm: its name, and its share of all arms' reports."""
-
-    name: str
-    row: EstimateRecord
-
-
-class ArmComparison(NamedTuple):
-    """How an arm differs from the first one: what is compared, and by how much."""
-
-    arm: str
-    of: str
-    row: EstimateRecord
+def experiments(view: PageView) -> Mapping[str, object]:
+    """Return all experiments of known plans."""
+    named = groupby(view.snapshot.effects, lambda row: (row.collector, row.plan, row.version))
+    return {"experiments": [_result(view, MetricKey(*name, ""), [*rows]) for name, rows in named]}
 
 
-def experiment(view: MetricView) -> Mapping[str, object] | None:
-    """Return the arms, and how they differ from the first one; None without an experiment."""
-    arms = [Arm(_arm(row), row) for row in view.all_rows if row.kind == "arm_share"]
-    if not arms:
-        return None
-    differences = [
-        ArmComparison(_arm(row), row.item or "mean", row)
-        for row in view.all_rows
-        if row.kind == "difference"
-    ]
-    known = [each for each in differences if each.row.value is not None]
+def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mapping[str, object]:
+    """Return the metric that decides, others, and those whose arms are not compared."""
+    plan = view.snapshot.plan_of(key)
+    assert plan is not None, "effects are of known plans"
+    assert plan.experiment is not None, "effects are of experiments"
+    known = [row for row in rows if row.value is not None]
+    others = [row for row in known if not row.looks]
+    tested = [row for row in rows if row.arms_p_value is not None]
+    links = {row.metric: key._replace(metric=row.metric) for row in rows}
     return {
-        "name": arms[0].row.segment.partition("=")[0],
-        "first": view.plan.experiment.arms[0] if view.plan and view.plan.experiment else None,
-        "arms": arms,
-        "uneven": next((each.row for each in arms if each.row.significant), None),
-        "chart": _chart(known[:_CHARTED]) if known else None,
-        "differences": differences[:_LISTED],
-        "more": max(len(differences) - _LISTED, 0),
+        "title": f"{plan.experiment.name} of {plan.plan}, version {plan.version}",
+        "first": plan.experiment.arms[0],
+        "decisions": [row for row in known if row.looks],
+        "decides": plan.decision is not None,
+        "others": others[:_LISTED],
+        "more": max(len(others) - _LISTED, 0),
+        "chart": _chart(known) if known else None,
+        "not_compared": {row.metric: row.withheld for row in rows if row.withheld},
+        "least_even": min(tested, key=lambda row: row.arms_p_value or 0.0, default=None),
+        "uneven": SAMPLE_RATIO_ERROR,
+        "links": {
+            name: view.links.metric(metric) if metric in view.snapshot.newest else None
+            for name, metric in links.items()
+        },
     }
 
 
-def _arm(row: EstimateRecord) -> str:
-    return row.segment.partition("=")[2]
-
-
-def _chart(shown: Sequence[ArmComparison]) -> Markup:
-    unit = shown[0].row.unit or ""
-    names = [f"{each.arm}: {each.of}" for each in shown]
+def _chart(known: Sequence[ArmEffect]) -> Markup:
+    """Return a chart of the differences that have the unit of the first one."""
+    unit = known[0].unit or ""
+    shown = [row for row in known if (row.unit or "") == unit][:_CHARTED]
+    names = [f"{row.arm}: {row.metric} {row.item}".rstrip() for row in shown]
     values = []
-    for name, each in zip(names, shown, strict=True):
-        row = each.row
+    for name, row in zip(names, shown, strict=True):
         ends = None if row.low is None or row.high is None else (row.low, row.high)
-        text = f"{name}: {formats.quantity(row.value, row.unit)}"
-        if ends is not None:
-            text += f", at all looks {formats.interval(*ends, row.unit)}"
-        values.append((row.value, ends, text))
+        reach = formats.interval(row.low, row.high, row.unit)
+        said = f"{name}: {formats.quantity(row.value, row.unit)}, at all looks {reach}"
+        values.append((row.value, ends, said))
     label = (
         "difference of shares, in percentage points"
         if unit == "share"

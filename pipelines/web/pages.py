@@ -83,8 +83,14 @@ ALERTS = SitePage(
     kept=False,
     shown=lambda view: view.snapshot.watch is not None,
 )
+EXPERIMENTS = SitePage(
+    "experiments",
+    "Experiments",
+    (Section("experiment", "", experiment.experiments),),
+    shown=lambda view: any(plan.experiment for plan in view.snapshot.plans),
+)
 #: The pages that the navigation links to, in its order.
-PAGES = (OVERVIEW, ALERTS, PLANS, HEALTH)
+PAGES = (OVERVIEW, EXPERIMENTS, ALERTS, PLANS, HEALTH)
 
 #: The page of every metric, with a :class:`~pipelines.web.views.MetricView`.
 METRIC = SitePage(
@@ -97,7 +103,6 @@ METRIC = SitePage(
         Section("strings", "Strings", metric.strings),
         Section("distribution", "Distribution", metric.distribution),
         Section("segments", "By segment", metric.segments),
-        Section("experiment", "Experiment", experiment.experiment),
         Section("history", "Over time", metric.history),
         Section("ranges", "Any range, and two compared", ranges.ranges),
         Section("sharpening", "How the window sharpens", metric.sharpening),

@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Rejection, Window
+from pipelines.results.records import (
+    Alarm,
+    ArmEffect,
+    Budget,
+    EstimateRecord,
+    Health,
+    Rejection,
+    Window,
+)
 from pipelines.storage.directory import LastRun
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -134,6 +142,11 @@ class ResultsSnapshot:
     def rejections(self) -> list[Rejection]:
         """Rejected reports by reason."""
         return self.reader.rejections()
+
+    @cached_property
+    def effects(self) -> list[ArmEffect]:
+        """How the arms of experiments differ over all their windows."""
+        return self.reader.effects()
 
     @property
     def last_run(self) -> LastRun | None:

@@ -115,11 +115,15 @@ CHECKS = {
 }
 EXPERIMENT = (
     "How much more an arm has than the first one: the average effect of the arm on the devices "
-    "that are counted here. The interval is for all looks together: with 95 % probability it "
-    "never excludes that effect, however often somebody looks, and whenever he stops. So it is "
-    "wider than other intervals, and it is for each figure by itself: among 20 figures without "
-    "any effect, one may exclude zero.",
-    "Counted are reports of the last level alone. The interval takes for granted that devices are "
+    "that are counted. Reports of all complete windows are added and compared once. The interval "
+    "is for all looks together: with 95 % probability it never excludes that effect, however often "
+    "somebody looks, and whenever he stops. Where a device can report in several windows it is "
+    "about as wide as that of one window, since the device keeps its arm. It is for each figure by "
+    "itself: among 20 figures without any effect, one may exclude zero.",
+    "A planned end takes far fewer users. The metric that decides is compared at the planned looks "
+    "alone, with boundaries that together are crossed by chance in 5 % of experiments without an "
+    "effect. Nothing is decided between looks, and by no other metric.",
+    "Counted are reports of the last level alone. Both take for granted that devices are "
     "assigned evenly and by chance, that no arm loses or delays more reports than another, and "
     "that no report was taken back. If the arms' reports are not as even as planned, one of these "
     "is wrong, and the difference says nothing.",

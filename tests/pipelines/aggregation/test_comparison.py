@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asgi_client import get
+from fastapi import FastAPI
 from made_documents import projection, window_document
 from numpy.typing import NDArray
 
@@ -22,11 +24,13 @@ from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.comparison import arms_of
 from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.results.api import create_router
 from pipelines.results.documents import WindowDocument, parse
+from pipelines.results.reader import ResultsReader
 from pipelines.results.records import EstimateRecord
 from pipelines.sinks.sql import Results
 from sotto.plan.compile import parse_plan
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry
 from sotto_cli import main
 
@@ -290,41 +294,68 @@ def printed(*arguments: str) -> str:
     return out.getvalue()
 
 
+@pytest.fixture
+def plan_file(tmp_path: Path) -> str:
+    path = tmp_path / "plan.json"
+    path.write_bytes(PLAN.to_json())
+    return str(path)
+
+
 def test_the_command_prints_arms_and_differences(
-    database: str, capsys: pytest.CaptureFixture[str]
+    database: str, plan_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = printed("estimates", "--experiment", "--database", database)
-    assert "arms: control 49.38 %, treatment 50.62 %" in text
+    asked = ["estimates", "--experiment", "--database", database, "--plan", plan_file]
+    text = printed(*asked)
     assert "THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED" in text
     line = next(line for line in text.splitlines() if line.startswith("  treatment  true"))
-    assert line.split()[-1] == "8,100"
-    assert "rappor: several strings set the same bit" in text
-    rows = json.loads(
-        printed("estimates", "--experiment", "--database", database, "--format", "json")
-    )
-    assert {row["kind"] for row in rows} == set(OF_EXPERIMENTS)
-    table = printed(
-        "estimates", "--experiment", "--database", database, "--metric", "dark", "--format", "csv"
-    )
-    assert [row["item"] for row in csv.DictReader(io.StringIO(table))] == ["", "", "false", "true"]
+    assert line.split()[-3:] == ["8,100", "1", "differs"]
+    assert "treatment is not compared: several strings set the same bit" in text
+    assert "treatment is not compared: no window is complete yet" in text
+    rows = json.loads(printed(*asked, "--format", "json"))
+    assert [row["metric"] for row in rows] == ["dark", "start", "page"]
+    assert rows[0]["low"] < 0.2 < rows[0]["high"]
+    table = printed(*asked, "--metric", "dark", "--format", "csv")
+    assert [row["item"] for row in csv.DictReader(io.StringIO(table))] == ["true"]
+    assert "give the plans with --plan" in printed(*asked[:-2])
     capsys.readouterr()
-    wrong = ["estimates", "--experiment", "--database", database, "--metric", "no"]
-    assert main(wrong) == 2
-    assert "no results of 'no'; there are results of dark, page" in capsys.readouterr().err
+    assert main([*asked, "--metric", "no"]) == 2
+    wrong = "no experiment has the metric 'no'; there are dark, page, start"
+    assert wrong in capsys.readouterr().err
     # Estimates are those of each arm by itself.
     assert "difference" not in printed("estimates", "--database", database)
 
 
+def test_the_interface_answers_experiments(database: str) -> None:
+    app = FastAPI()
+    app.include_router(create_router(ResultsReader(database, plans=[PLAN])))
+    query = {"metric": "dark", "version": 1}
+    (effect,) = get(app, "/api/v1/effects", query).json()["effects"]
+    assert (effect["arm"], effect["item"], effect["windows"]) == ("treatment", "true", 1)
+    assert effect["start"] == "1970-01-01T00:00:00.000Z"
+    assert get(app, "/api/v1/effects", {"plan": "another"}).json()["effects"] == []
+    refused = get(app, "/api/v1/effects", {"metric": "no"})
+    assert (refused.status, refused.json()["title"][:33]) == (
+        422,
+        "no experiment has the metric 'no'",
+    )
+
+
 @pytest.mark.slow
-def test_the_page_of_a_metric_shows_its_experiment(database: str, tmp_path: Path) -> None:
-    plan, page = tmp_path / "plan.json", tmp_path / "page.html"
-    plan.write_bytes(PLAN.to_json())
-    printed("report", "--database", database, "--plan", str(plan), "--out", str(page))
+def test_the_page_shows_experiments(database: str, plan_file: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    printed("report", "--database", database, "--plan", plan_file, "--out", str(page))
     text = page.read_text()
-    assert "control 49.4 % of the arms’ reports (4,000)" in text
-    assert "Compared with control." in text
-    assert text.count("not as even as planned</strong>") == 1
-    assert "withheld: rappor: several strings set the same bit" in text
+    assert "<h2>onboarding of trial, version 1</h2>" in text
+    assert text.count("not as even as planned</strong> (of page, p-value") == 1
+    assert "is not compared: several strings set the same bit" in text
+    assert "treatment: dark true" in text
+    decided = json.loads(PLAN.to_json())
+    decided["decision"] = {"metric": "dark", "start": 0, "end": 14 * 86_400_000, "looks": 2}
+    Path(plan_file).write_bytes(canonical(decided))
+    printed("report", "--database", database, "--plan", plan_file, "--out", str(page))
+    text = page.read_text()
+    assert "<strong>treatment, true: differs from control in dark, as look 1 decided" in text
+    assert "The next look is of windows until 15 Jan 1970." in text
 
 
 def test_documents_carry_differences() -> None:

@@ -1,0 +1,316 @@
+"""One result of an experiment over all its windows, from what is published of each.
+
+Counts of all complete windows are added, and compared once. The interval for all looks together
+knows how often one device can be among them, ``repeats``: reports of a device in several windows
+are in the same arm, so that the chance of that assignment comes back in each. For the same reason
+windows are never multiplied. The metric that decides, where a plan declares one, is also compared
+with boundaries at the planned looks (:mod:`mechanisms.looks`).
+
+A window's row has the reports and the averages of both arms, rounded to a small part of their
+errors. Intervals for all looks are therefore wider than those of the counts if reports have more
+than two scores (:func:`mechanisms.experiments.at_ends`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from mechanisms.experiments import Difference, Scored, Scores, at_ends, difference, sample_ratio
+from mechanisms.looks import arm_variance, boundaries, drift_of
+from pipelines.aggregation.comparison import ERROR
+from pipelines.aggregation.result_rows import shared_part
+from pipelines.results.fields import milliseconds, moment
+from pipelines.results.records import ArmEffect, EstimateRecord
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.segments import PlannedDecision
+
+#: The probability with which the smallest difference that is stated is found.
+POWER = 0.8
+#: Items that say the contrary of another one.
+_CONTRARY = {("false", "true"), ("no", "yes")}
+
+
+def effects_of(plan: CompiledPlan, rows: Sequence[EstimateRecord]) -> Iterator[ArmEffect]:
+    """Yield how arms of a plan's experiment differ, the metric that decides first.
+
+    ``rows``: the ``arm_share`` and ``difference`` of all windows of the plan's version, in order.
+    """
+    if plan.experiment is None:
+        return
+    by_metric: Mapping[str, list[EstimateRecord]] = defaultdict(list)
+    for row in rows:
+        by_metric[row.metric].append(row)
+    planned = plan.decision
+    for metric in sorted(plan.metrics, key=lambda each: not planned or each.name != planned.metric):
+        yield from _of_metric(plan, metric, by_metric[metric.name])
+
+
+def _of_metric(
+    plan: CompiledPlan, metric: CompiledMetric, rows: Sequence[EstimateRecord]
+) -> Iterator[ArmEffect]:
+    assert plan.experiment is not None
+    first, *others = plan.experiment.arms
+    complete = [row for row in rows if row.complete]
+    inside = [row for row in complete if _counts(plan.decision, row)]
+    shares = _by_arm(row for row in inside if row.kind == "arm_share")
+    totals = [sum(row.reports for row in shares.get(arm, ())) for arm in (first, *others)]
+    repeats = _repeats(plan, metric, shares.get(first, ()))[1]
+    even = sample_ratio(totals, max(repeats, 1)) if any(totals) else None
+    differences = _by_arm(row for row in inside if row.kind == "difference")
+    planned = plan.decision
+    decides = planned if planned is not None and planned.metric == metric.name else None
+    newest = max((milliseconds(row.window_start) for row in complete), default=-1)
+    for arm in others:
+        of_arm = differences.get(arm, ())
+        said = {
+            "collector": plan.collector,
+            "plan": plan.plan,
+            "version": plan.version,
+            "metric": metric.name,
+            "experiment": plan.experiment.name,
+            "arm": arm,
+            "arms_p_value": even,
+            "looks": decides and decides.looks,
+        }
+        items = _items(of_arm)
+        if metric.mechanism.why_not_compared or not items:
+            why = metric.mechanism.why_not_compared or _why_nothing(of_arm)
+            yield ArmEffect(**{**_NOTHING, **said, "left_out": len(of_arm), "withheld": why})
+            continue
+        every = {milliseconds(row.window_start) for row in of_arm}
+        error = ERROR / len(others) / (len(items) if decides and len(items) > 2 else 1)
+        for item, known in items.items():
+            pooled = _PooledArms.of(plan, metric, item, known)
+            said["left_out"] = len(every) - len(known)
+            at_looks = {} if decides is None else _looked(pooled, decides, error, newest)
+            yield _effect(pooled, error, decides, {**said, **at_looks})
+
+
+def _counts(planned: PlannedDecision | None, row: EstimateRecord) -> bool:
+    """Return whether a window is of the experiment."""
+    start, end = milliseconds(row.window_start), milliseconds(row.window_end)
+    return planned is None or planned.start <= start < end <= planned.end
+
+
+def _by_arm(rows: Iterator[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
+    found: dict[str, list[EstimateRecord]] = defaultdict(list)
+    for row in rows:
+        found[row.segment.partition("=")[2]].append(row)
+    return found
+
+
+def _items(rows: Sequence[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
+    """Return the windows of each item that have figures, without items that repeat another."""
+    found: dict[str, list[EstimateRecord]] = defaultdict(list)
+    for row in rows:
+        if row.arms and row.value is not None:
+            found[row.item].append(row)
+    for contrary, item in _CONTRARY:
+        if set(found) == {contrary, item}:
+            del found[contrary]
+    return found
+
+
+def _why_nothing(rows: Sequence[EstimateRecord]) -> str:
+    if not rows:
+        return "no window is complete yet"
+    return rows[-1].withheld or "its windows were published by an earlier release"
+
+
+def _repeats(
+    plan: CompiledPlan, metric: CompiledMetric, rows: Sequence[EstimateRecord]
+) -> tuple[list[tuple[list[EstimateRecord], int]], int]:
+    """Return windows in groups, the most reports of a device in each, and those in all of them.
+
+    A device reports so often in each cycle of panels, which is a budget period without panels. A
+    group has the windows that begin in the same cycle.
+    """
+
+    def cycles(row: EstimateRecord) -> range:
+        ends = milliseconds(row.window_start), milliseconds(row.window_end) - 1
+        low, high = (plan.period_of(end) // metric.panel for end in ends)
+        return range(low, high + 1)
+
+    def most(those: Sequence[EstimateRecord]) -> int:
+        return metric.limit * len({cycle for row in those for cycle in cycles(row)})
+
+    ordered = sorted(rows, key=lambda row: row.window_start)
+    groups = [list(those) for _, those in groupby(ordered, lambda row: cycles(row)[0])]
+    return [(those, most(those)) for those in groups], most(ordered)
+
+
+@dataclass(frozen=True)
+class _PooledArms:
+    """The windows of an item in an arm and in the first one, put together."""
+
+    plan: CompiledPlan
+    metric: CompiledMetric
+    scored: Scored  #: what a report can score, without counts
+    law: Scores
+    rows: Sequence[EstimateRecord]
+
+    @classmethod
+    def of(
+        cls,
+        plan: CompiledPlan,
+        metric: CompiledMetric,
+        item: str,
+        rows: Sequence[EstimateRecord],
+    ) -> _PooledArms:
+        mechanism, last = metric.mechanism, metric.sent - 1
+        nothing = np.zeros(mechanism.count_length, dtype=np.int64)
+        every = mechanism.scored(nothing, last, metric.context(()))
+        scored = next(each for each in every if each.item == item)
+        law = mechanism.scores(last)
+        assert law is not None, "what is compared has scores"
+        return cls(plan, metric, scored, law, rows)
+
+    @property
+    def repeats(self) -> int:
+        return _repeats(self.plan, self.metric, self.rows)[1]
+
+    def until(self, time: int) -> _PooledArms:
+        """Return the windows that end by a time (ms) alone."""
+        return replace(
+            self, rows=[row for row in self.rows if milliseconds(row.window_end) <= time]
+        )
+
+    def average(self, which: int, rows: Sequence[EstimateRecord]) -> tuple[float, float]:
+        """Return the reports and the average of the first arm, 0, or of the arm, 1."""
+        pairs = [row.arms[which] for row in rows if row.arms]
+        reports = sum(n for n, _ in pairs)
+        return reports, sum(n * mean for n, mean in pairs) / reports
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The averages of both arms, in the unit."""
+        return self.average(0, self.rows)[1], self.average(1, self.rows)[1]
+
+    def difference(self, error: float) -> Difference:
+        """Return the comparison that holds at all looks together."""
+        values, low = self.scored.values, self.scored.low
+        both = []
+        for which in (0, 1):
+            reports, mean = self.average(which, self.rows)
+            scaled = (mean - low) / (self.scored.high - low)
+            both.append(replace(self.scored, counts=at_ends(values, reports, scaled)))
+        return difference(both[0], both[1], error=error, repeats=self.repeats)
+
+    def variances(self) -> tuple[float, float]:
+        """Return the variance of the difference: what devices keep, and what is drawn anew."""
+        groups, _ = _repeats(self.plan, self.metric, self.rows)
+        times = [most for _, most in groups]
+        scale, kept, anew = self.scored.high - self.scored.low, 0.0, 0.0
+        part = shared_part(self.metric)
+        for which in (0, 1):
+            reports, means = zip(*(self.average(which, rows) for rows, _ in groups), strict=True)
+            scaled = [min(max((m - self.scored.low) / scale, 0.0), 1.0) for m in means]
+            spreads = np.array([mean * (1 - mean) for mean in scaled])
+            noises = np.maximum([self.law.variance(mean) for mean in scaled] - spreads, 0)
+            kept += arm_variance(reports, spreads + part * noises, 0 * noises, times)
+            anew += arm_variance(reports, 0 * spreads, (1 - part) * noises)
+        return scale**2 * kept, scale**2 * anew
+
+
+def _looked(
+    pooled: _PooledArms, planned: PlannedDecision, error: float, newest: int
+) -> dict[str, Any]:
+    """Return what planned looks found; one is taken once all windows that end by then are complete.
+
+    ``newest``: when the newest complete window begins (ms).
+    """
+    window, taken = pooled.metric.window, dict[int, _PooledArms]()
+    last = 0
+    for number, time in enumerate(planned.times, 1):
+        if newest < time // window * window - window:
+            break
+        last, until = number, pooled.until(time)
+        if len(until.rows) > max((len(each.rows) for each in taken.values()), default=0):
+            taken[number] = until
+    following = None if last == planned.looks else moment(planned.times[last])
+    found: dict[str, Any] = {"look": last, "next_look": following}
+    if not taken:
+        return found
+    deviations = [math.sqrt(sum(each.variances())) for each in taken.values()]
+    values = [arm - first for first, arm in (each.means for each in taken.values())]
+    shares = [number / planned.looks for number in taken]
+    bounds = boundaries(shares, [deviation**-2 for deviation in deviations], error)
+    crossed = [
+        number
+        for number, value, deviation, bound in zip(taken, values, deviations, bounds, strict=True)
+        if abs(value) >= bound * deviation
+    ]
+    reach = bounds[-1] * deviations[-1]
+    return {
+        **found,
+        "boundary": bounds[-1],
+        "errors": abs(values[-1]) / deviations[-1],
+        "look_value": values[-1],
+        "look_low": values[-1] - reach,
+        "look_high": values[-1] + reach,
+        "decided_at": next(iter(crossed), None),
+    }
+
+
+def _effect(
+    pooled: _PooledArms, error: float, planned: PlannedDecision | None, said: Mapping[str, Any]
+) -> ArmEffect:
+    found = pooled.difference(error)
+    kept, anew = pooled.variances()
+    starts = [row.window_start for row in pooled.rows]
+    if planned is None:
+        chance = NormalDist().inv_cdf(POWER)
+        smallest = (found.high - found.low) / 2 + chance * math.sqrt(kept + anew)
+    else:
+        # Reports come until the end as they have come, from the same devices where they can.
+        part = min(len(starts) * pooled.metric.window / (planned.end - planned.start), 1.0)
+        again = pooled.plan.period_of(planned.end - 1) // pooled.metric.panel
+        again -= pooled.plan.period_of(planned.start) // pooled.metric.panel
+        same = pooled.metric.limit > 1 or again > 0
+        variance = kept * (1 if same else part) + anew * part
+        smallest = _drift(planned.looks, error) * math.sqrt(variance)
+    comparisons = round(ERROR / error)
+    return ArmEffect(
+        **{
+            **_NOTHING,
+            "item": pooled.scored.item,
+            "unit": pooled.scored.unit,
+            "start": min(starts),
+            "end": max(row.window_end for row in pooled.rows),
+            "windows": len(starts),
+            "reports": sum(row.reports for row in pooled.rows),
+            "repeats": pooled.repeats,
+            "first": pooled.means[0],
+            "value": found.value,
+            "low": found.low,
+            "high": found.high,
+            "p_value": min(1.0, comparisons * found.p_value),
+            "significant": not found.low <= 0 <= found.high,
+            "smallest_found": smallest,
+            **said,
+        }
+    )
+
+
+@lru_cache(maxsize=64)
+def _drift(looks: int, error: float) -> float:
+    return drift_of(POWER, looks, error)
+
+
+#: Fields of an effect of which nothing is known.
+_NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(ArmEffect.__dataclass_fields__),
+    "item": "",
+    "windows": 0,
+    "reports": 0,
+    "repeats": 0,
+}

@@ -1,0 +1,230 @@
+"""One result of an experiment over its windows: what is added, by what variance, and how sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_texts import plan_head
+from statistical import check_at_least
+
+from mechanisms.experiments import Scored, difference
+from mechanisms.looks import arm_variance, boundaries, drift_of
+from pipelines.results.experiments import effects_of
+from pipelines.results.fields import moment
+from pipelines.results.records import ArmEffect, EstimateRecord
+from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import CompiledPlan
+
+SEED, EXPERIMENTS, WEEK = 26, 400, 7 * 86_400_000
+#: When the first window begins, on 2026-01-08, and how many there are.
+START, WINDOWS = 20_454 // 7 * WEEK + WEEK, 12
+ARMS = "experiment: {name: trial, arms: [a, b]}\n"
+DECIDED = ARMS.replace(
+    "}", ", decision: {metric: dark, start: 2026-01-08, end: 2026-04-01, looks: 4}}"
+)
+METRICS = """\
+  page: {type: string, window: 7d, ladder: [{epsilon: 2}]}
+  delay:
+    {type: number, range: [0, 9], unit: s, outside: clip, mechanism: duchi, window: 7d,
+     ladder: [{epsilon: 2}]}
+  dark: {type: boolean, window: 7d, ladder: [{epsilon: 2}]}
+"""
+
+
+def plan_of(arms: str = ARMS, metrics: str = METRICS, **more: object) -> CompiledPlan:
+    head = plan_head("trial", (40, 4000), **{"period": "7d", **more})
+    return parse_plan(head.replace("metrics:", arms + "metrics:") + metrics).compile()
+
+
+PLAN, PLANNED = plan_of(), plan_of(DECIDED)
+
+
+def row(plan: CompiledPlan, metric: str, at: int, **fields: Any) -> EstimateRecord:
+    nothing: dict[str, Any] = dict.fromkeys(EstimateRecord.__dataclass_fields__)
+    window = plan.metric(metric).window
+    start = START + at * window
+    named = {"collector": plan.collector, "plan": plan.plan, "version": 1, "metric": metric}
+    times = {"window_start": moment(start), "window_end": moment(start + window)}
+    return EstimateRecord(**{**nothing, **named, **times, "complete": True, **fields})
+
+
+def rows_of(
+    plan: CompiledPlan, metric: str, windows: Sequence[Sequence[tuple[int, float]]]
+) -> list[EstimateRecord]:
+    """Return the rows of windows, of which the reports and the average of each arm are given."""
+    found, items = [], [""] if plan.metric(metric).range else ["false", "true"]
+    for at, arms in enumerate(windows):
+        for name, (reports, _) in zip("ab", arms, strict=True):
+            found.append(
+                row(plan, metric, at, kind="arm_share", segment=f"trial={name}", reports=reports)
+            )
+        for item in items:
+            signed = -1 if item == "false" else 1
+            means = [float(item == "false") + signed * mean for _, mean in arms]
+            found.append(
+                row(
+                    plan,
+                    metric,
+                    at,
+                    kind="difference",
+                    item=item,
+                    segment="trial=b",
+                    value=means[1] - means[0],
+                    arms=tuple((n, m) for (n, _), m in zip(arms, means, strict=True)),
+                    reports=sum(n for n, _ in arms),
+                    unit="share",
+                )
+            )
+    return found
+
+
+def of_metric(plan: CompiledPlan, rows: list[EstimateRecord], metric: str = "dark") -> ArmEffect:
+    (found,) = (each for each in effects_of(plan, rows) if each.metric == metric)
+    return found
+
+
+EVEN = [[(1000, 0.3), (1000, 0.34)], [(1200, 0.28), (1100, 0.33)], [(900, 0.31), (1000, 0.3)]]
+
+
+def test_counts_are_added_and_compared_once_with_the_repeats_that_there_can_be() -> None:
+    effect = of_metric(PLAN, rows_of(PLAN, "dark", EVEN))
+    scores = PLAN.metric("dark").mechanism.scores(0)
+    assert scores is not None
+    low, high = scores.values
+    pair = []
+    for which in (0, 1):
+        n = sum(window[which][0] for window in EVEN)
+        total = sum(window[which][0] * window[which][1] for window in EVEN)
+        yes = (total - n * low) / (high - low)
+        pair.append(Scored("share", "true", scores.values, np.array([n - yes, yes])))
+    expected = difference(*pair, repeats=3)
+    assert (effect.value, effect.low, effect.high) == pytest.approx(expected[:3])
+    assert (effect.item, effect.windows, effect.reports, effect.repeats) == ("true", 3, 6200, 3)
+    assert effect.first == pytest.approx(pair[0].mean)
+    assert (effect.start, effect.end) == (moment(START), moment(START + 3 * WEEK))
+    assert (effect.look, effect.decided_at, effect.arms_p_value) == (None, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "repeats"),
+    [
+        ({"period": "84d"}, 1),
+        ({"panel": "1/13"}, 2),
+        ({"period": "1d"}, 21),
+        ({"period": "14d"}, 2),
+    ],
+)
+def test_how_often_a_device_can_report_follows_from_periods_and_panels(
+    more: dict[str, object], repeats: int
+) -> None:
+    plan = plan_of(**more)
+    assert of_metric(plan, rows_of(plan, "dark", EVEN)).repeats == repeats
+
+
+def test_windows_that_are_not_complete_or_withheld_do_not_count() -> None:
+    rows = rows_of(PLANNED, "dark", EVEN)
+    last = moment(START + 2 * WEEK)
+    open_ = [replace(each, complete=each.window_start < last) for each in rows]
+    assert of_metric(PLANNED, open_).windows == 2
+    hidden = [
+        replace(each, value=None, arms=None, withheld="few") if each.window_start == last else each
+        for each in rows
+    ]
+    effect = of_metric(PLANNED, hidden)
+    assert (effect.windows, effect.left_out) == (2, 1)
+    before = [
+        replace(each, window_start=each.window_start - (last - moment(START))) for each in rows
+    ]
+    assert of_metric(PLANNED, before).windows == 1
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    effects = {each.metric: each for each in effects_of(PLAN, [])}
+    assert str(effects["page"].withheld).startswith("several strings set the same bit")
+    assert effects["dark"].withheld == "no window is complete yet"
+    assert [*effects] == ["page", "delay", "dark"]
+    assert next(effects_of(PLANNED, [])).metric == "dark"
+    earlier = [replace(each, arms=None) for each in rows_of(PLAN, "dark", EVEN)]
+    assert "earlier release" in str(of_metric(PLAN, earlier).withheld)
+
+
+def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
+    windows = [[(1000, 0.3), (1000, 0.34)]] * 7
+    early = of_metric(PLANNED, rows_of(PLANNED, "dark", windows[:2]))
+    assert (early.look, early.looks, early.next_look) == (0, 4, moment(START + 3 * WEEK))
+    assert early.boundary is None
+    found = of_metric(PLANNED, rows_of(PLANNED, "dark", windows))
+    assert (found.look, found.next_look) == (2, moment(START + 9 * WEEK))
+    scores = PLANNED.metric("dark").mechanism.scores(0)
+    assert scores is not None
+    errors = [
+        math.sqrt(
+            sum(
+                arm_variance([1000] * n, [s * (1 - s)] * n, [scores.variance(s) - s * (1 - s)] * n)
+                for s in (0.3, 0.34)
+            )
+        )
+        for n in (3, 6)
+    ]
+    bounds = boundaries([0.25, 0.5], [error**-2 for error in errors])
+    assert found.boundary == pytest.approx(bounds[1])
+    assert found.errors == pytest.approx(0.04 / errors[1])
+    assert found.look_low == pytest.approx(0.04 - bounds[1] * errors[1])
+    assert found.decided_at is None
+    assert found.smallest_found is not None
+    assert found.smallest_found < drift_of(0.8, 4) * errors[1]
+    far = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(9000, 0.2), (9000, 0.4)]] * 12))
+    assert (far.look, far.next_look, far.decided_at) == (4, None, 1)
+
+
+def simulated(
+    random: np.random.Generator, devices: int, effect: float = 0.0
+) -> list[list[tuple[int, float]]]:
+    """Return windows of the same devices, whose values are constant."""
+    scores = PLAN.metric("dark").mechanism.scores(0)
+    assert scores is not None
+    arm = random.binomial(devices, 0.5)
+    numbers, shares = (devices - arm, arm), (0.1, 0.1 + effect)
+    having = [random.binomial(n, share) for n, share in zip(numbers, shares, strict=True)]
+    windows = []
+    for _ in range(WINDOWS):
+        arms = []
+        for n, has in zip(numbers, having, strict=True):
+            yes = random.binomial(has, scores.yes[1]) + random.binomial(n - has, scores.no[1])
+            arms.append((n, float(np.array([n - yes, yes]) @ scores.values / n)))
+        windows.append(arms)
+    return windows
+
+
+def test_null_experiments_looked_at_after_every_window_hold_the_stated_level() -> None:
+    random, planned, always, daily = np.random.default_rng(SEED), 0, 0, 80
+    for each in range(EXPERIMENTS):
+        rows = rows_of(PLANNED, "dark", simulated(random, 4000))
+        planned += of_metric(PLANNED, rows).decided_at is not None
+        if each < daily:
+            starts = sorted({each.window_start for each in rows})
+            so_far = ([row for row in rows if row.window_start <= start] for start in starts)
+            always += any(of_metric(PLAN, those).significant for those in so_far)
+    check_at_least(EXPERIMENTS - planned, EXPERIMENTS, 0.95, label=f"seed {SEED}: planned")
+    check_at_least(daily - always, daily, 0.95, label=f"seed {SEED}: always")
+
+
+def test_an_effect_as_small_as_stated_is_found_with_the_stated_power() -> None:
+    random, devices = np.random.default_rng(SEED), 4000
+    half = rows_of(PLANNED, "dark", simulated(random, devices)[:6])
+    smallest = of_metric(PLANNED, half).smallest_found
+    assert smallest is not None
+    found = sum(
+        of_metric(
+            PLANNED, rows_of(PLANNED, "dark", simulated(random, devices, smallest))
+        ).decided_at
+        is not None
+        for _ in range(EXPERIMENTS)
+    )
+    for number, least in ((found, 0.75), (EXPERIMENTS - found, 0.15)):
+        check_at_least(number, EXPERIMENTS, least, label=f"seed {SEED}")
