@@ -26,7 +26,18 @@ MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
 
 
 #: Steps that touch no device, or whose doing a client has to see first.
-QUIET = {"plan", "wait", "time", "receiver", "messages", "meanwhile", "forget", "told", "words"}
+QUIET = {
+    "plan",
+    "wait",
+    "time",
+    "receiver",
+    "messages",
+    "meanwhile",
+    "forget",
+    "told",
+    "words",
+    "chance",
+}
 QUIET |= {"copy", "restore", "lose", "damage", "cut", "alter"}
 
 
@@ -82,8 +93,8 @@ class Invariants:
       sending goes beyond the ceilings. A withdrawal refunds nothing.
     - After an accident what was spent is still reserved, and no period has more than its ceiling.
     - Nothing waits, and nothing is sent, without consent.
-    - A chain that no longer waits, the pseudonym of a period that is through, and the secret of an
-      earlier one are in no byte of any file.
+    - A chain that no longer waits, pseudonym and key of a period that is through, and the secret of
+      an earlier one are in no byte of any file.
     - No file, message, log line or text of the ledger has a value that was recorded.
     - A permanent response stays as it is until it is erased.
     - Outcomes, reports and lapses are counted as they came.
@@ -152,7 +163,8 @@ class Invariants:
         for number, cost in self.collector.counted().items():
             assert cost <= periods[number].spent
         names = {(period, name) for period, name, _ in self.collector.chains.values()}
-        assert len(names) == len(self.collector.counted()), "a period has two pseudonyms"
+        named = sum(bool(e.pseudonym) + bool(e.signed_pseudonym) == 2 for e in ledger.periods)
+        assert len(names) <= len(self.collector.counted()) + named, "a period has two pseudonyms"
         promised = Counter[int]()
         for chain in ledger.pending:
             assert 0 <= chain.delivered <= chain.charged <= chain.levels
@@ -192,13 +204,18 @@ class Invariants:
             return
         with closing(sqlite3.connect(path)) as connection:
             try:
-                secrets = connection.execute("SELECT value FROM secret").fetchall()
+                secrets = connection.execute(
+                    "SELECT value FROM secret UNION SELECT seed FROM signing"
+                ).fetchall()
                 drawn = dict(connection.execute("SELECT binding, response FROM permanent"))
             except sqlite3.DatabaseError:
                 # Damage that no client has come to see yet.
                 return
-        names = {bytes.fromhex(each.pseudonym) for each in ledger.periods if each.pseudonym}
-        here = waiting | names | {bytes(value) for (value,) in secrets}
+        names = {
+            name for each in ledger.periods for name in (each.pseudonym, each.signed_pseudonym)
+        }
+        here = waiting | {bytes.fromhex(name) for name in names if name is not None}
+        here |= {bytes(value) for (value,) in secrets}
         for gone in self.there - here:
             assert gone not in content, "a chain, pseudonym or secret that is gone is in the file"
         self.there = here

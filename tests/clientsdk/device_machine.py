@@ -9,84 +9,33 @@ step it compares the file, what was received and what the clients say of themsel
 from __future__ import annotations
 
 import logging
+import math
 import re
 import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from itertools import groupby
 from pathlib import Path
 from unittest import mock
 
 from device_invariants import FIGURE, MARK, Invariants
-from device_plans import START, WEEK, Failing, Sent, compiled, metric, plan, reports
-from scenario_plans import ceilings, duration, epsilon, parts, plan_of
+from device_plans import START, Failing, Sent, compiled, metric, plan, reports
+from device_receiver import LogLines, Receiver, Tally
+from device_words import LEDGER, names_of, of_flush, runs
+from scenario_plans import ceilings, duration, parts, plan_of
 
-from clientsdk import MemoryPublisher, Outcome, Quota, Settings
-from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod
-from clientsdk.outcomes import FlushResult
+from clientsdk import Quota, Settings
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
-from sotto.errors import PlanError, PublishError, StoreError
+from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.segments import cell_label
+from sotto.wire.format import decode_message
 
 _FILES = {"state": ("", "-wal", "-shm"), "guard": ("-mark",), "log": ("-wal",), "name": ("",)}
 _FILES["everything"] = (*_FILES["state"], "-mark")
-
-
-class Receiver(MemoryPublisher):
-    """Takes messages, or some of them, and then fails in the way that a scenario names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mode = "takes"
-        self.left = 0
-        self.meanwhile: dict[str, Callable[[], None]] = {}
-        self.before_each: Callable[[int, bytes], None] = lambda shard, message: None
-
-    def publish(self, shard: int, message: bytes) -> None:
-        self.before_each(shard, message)
-        self._go_on("before")
-        self.left -= 1
-        fails = self.left < 0
-        if fails and self.mode == "refuses":
-            raise PublishError("refused")
-        if fails and self.mode == "breaks":
-            raise RuntimeError(f"a bug at {message!r}")
-        super().publish(shard, message)
-        self._go_on("after")
-        if fails and self.mode == "loses answers":
-            raise PublishError("no answer")
-        if fails and self.mode == "crashes":
-            raise KeyboardInterrupt
-
-    def _go_on(self, when: str) -> None:
-        step = self.meanwhile.pop(when, None)
-        if step is not None:
-            step()
-
-
-class Tally:
-    """What came of one client's calls."""
-
-    def __init__(self) -> None:
-        self.outcomes = Counter[tuple[str, Outcome]]()
-        self.sent = self.lapsed = 0
-
-
-class LogLines(logging.Handler):
-    """All lines that are logged, with what tracebacks would say."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: Those since the last look, and all.
-        self.lines: list[str] = []
-        self.all: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-        self.all.append(self.lines[-1])
 
 
 class DeviceMachine:
@@ -214,7 +163,7 @@ class DeviceMachine:
             assert not outcome or self.clock.now < client.plan.expires
             self.tallies[client].outcomes[name, outcome] += 1
             outcomes.append(outcome.value.replace("_", " "))
-        return _runs(outcomes)
+        return runs(outcomes)
 
     def _flush(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
@@ -224,7 +173,47 @@ class DeviceMachine:
             return type(error).__name__
         self.tallies[client].sent += result.sent
         self.tallies[client].lapsed += result.lapsed
-        return _of_flush(result)
+        return of_flush(result)
+
+    def _round(self, who: str, words: list[str]) -> str:
+        """``round 100d``: send for one pseudonym, as a thread does that waits so long for others.
+
+        Says for how many seconds the others rest, and when what failed is tried again.
+        """
+        window = duration(words[0]) if words else self.clients[who].plan.resolution
+        task = FlushTask(one_pseudonym=True, window=window, backs_off=True)
+        result = self.clients[who]._outgoing.flush(task)
+        self.tallies[self.clients[who]].sent += result.sent
+        self.tallies[self.clients[who]].lapsed += result.lapsed
+        times = {"rest": task.rest, "again": task.again}
+        said = [f"{name} {value:g}" for name, value in times.items() if 0 < value < math.inf]
+        return ", ".join([of_flush(result), *said])
+
+    def _chance(self, who: str, words: list[str]) -> None:
+        """``chance 0.5``: let every random while be so much of the longest."""
+        name = "clientsdk.sending.backoff.chance"
+        self._patches.enter_context(mock.patch(name, return_value=float(words[0])))
+
+    def _segments(self, who: str, words: list[str]) -> None:
+        """``segments os=mac``: what the device is from now on."""
+        self.clients[who].set_segments(dict(each.split("=") for each in words))
+
+    def _cells(self, who: str, words: list[str]) -> str:
+        """How many reports were received in each cell of segments and arms."""
+        found, client = Counter[str](), self.clients[who]
+        for _, body in self.receiver.messages:
+            message = decode_message(body)
+            rows = sum(len(group.rows) for group in message.groups)
+            found[cell_label(client.plan.attributes, message.cell)] += rows
+        return (
+            ", ".join(f"{cell or 'none'} {rows}" for cell, rows in sorted(found.items()))
+            or "nothing"
+        )
+
+    def _signed(self, who: str, words: list[str]) -> str:
+        """How many messages were signed, of how many."""
+        versions = [body[2] for _, body in self.receiver.messages]
+        return f"{versions.count(2)} of {len(versions)}"
 
     def _agree(self, who: str, words: list[str]) -> str:
         again = "again" in words
@@ -391,7 +380,7 @@ class DeviceMachine:
             ledger = self.clients[who].ledger()
         except StoreError:
             return "StoreError"
-        return _LEDGER[key](ledger)
+        return LEDGER[key](ledger)
 
     def _sent(self, who: str, words: list[str]) -> str:
         """What has been received since this was asked last: metrics, each with its level."""
@@ -405,7 +394,7 @@ class DeviceMachine:
 
     def _shown(self, who: str, words: list[str]) -> str:
         """The metrics of what a preview shows."""
-        return _names({each.metric for each in self.clients[who].preview().reports})
+        return names_of({each.metric for each in self.clients[who].preview().reports})
 
     def _counts(self, who: str, words: list[str]) -> str:
         """The counts of items that were drawn from since this was asked last."""
@@ -435,58 +424,6 @@ class DeviceMachine:
         return "yes" if " ".join(words) in str(self.clients[who].ledger()) else "no"
 
 
-def _runs(said: list[str]) -> str:
-    """Write equal texts once, each with its number unless there is one or all are equal."""
-    if len(set(said)) == 1:
-        return said[0]
-    runs = [(each, len(list(same))) for each, same in groupby(said)]
-    return ", ".join(each if number == 1 else f"{number} {each}" for each, number in runs)
-
-
-def _of_flush(result: FlushResult) -> str:
-    lapses = {name: number for name, number in result.lapses._asdict().items() if number}
-    numbers = {"sent": result.sent, "remaining": result.remaining, **lapses}
-    said = [f"{name} {n}" for name, n in numbers.items() if n or name == "sent"]
-    return ", ".join(said + ([] if result.error is None else [type(result.error).__name__]))
-
-
-def _amounts(values: Iterable[int]) -> str:
-    return " ".join(map(epsilon, values)) or "none"
-
-
-def _names(values: Iterable[str]) -> str:
-    return " ".join(sorted(each.partition("/")[2] for each in values)) or "nothing"
-
-
-def _recordings(period: LedgerPeriod) -> str:
-    said = period.recordings.items()
-    return " ".join(f"{'all' if n == ALL_METRICS else n.partition('/')[2]} {k}" for n, k in said)
-
-
-def _weeks(numbers: Iterable[int]) -> str:
-    return " ".join(str(number - START // WEEK) for number in numbers) or "none"
-
-
-#: What ``ledger`` can say; amounts are epsilons, periods are weeks since the start.
-_LEDGER: dict[str, Callable[[Ledger], str]] = {
-    "reserved": lambda ledger: epsilon(ledger.reserved),
-    "spent": lambda ledger: epsilon(ledger.spent),
-    "carried": lambda ledger: epsilon(ledger.carried),
-    "ceilings": lambda ledger: _amounts([ledger.ceilings.period, ledger.ceilings.lifetime]),
-    "damaged": lambda ledger: str(ledger.damaged),
-    "restored": lambda ledger: str(ledger.restored),
-    "period": lambda ledger: _weeks([ledger.period]),
-    "periods": lambda ledger: _weeks(each.number for each in ledger.periods),
-    "reserved-each": lambda ledger: _amounts(each.reserved for each in ledger.periods),
-    "spent-each": lambda ledger: _amounts(each.spent for each in ledger.periods),
-    "named": lambda ledger: _weeks(each.number for each in ledger.periods if each.pseudonym),
-    "waiting": lambda ledger: _names(each.metric for each in ledger.pending),
-    "recorded": lambda ledger: "; ".join(map(_recordings, ledger.periods)) or "nothing",
-    "permanent": lambda ledger: _amounts(each.cost for each in ledger.permanent),
-    "groups": lambda ledger: " ".join(f"{n} {said.value}" for n, said in ledger.groups) or "none",
-    "responses": lambda ledger: str(len(ledger.permanent)),
-    "held": lambda ledger: _names(each.metric for each in ledger.permanent if each.held),
-}
 #: What comes of a step that says nothing of it.
 _USUAL = {
     "record": "accepted",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, items, metric, plan
+from device_plans import START, VAST, metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
@@ -48,37 +46,6 @@ def cells(client):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "device.db"
-
-
-def test_a_segment_is_fixed_when_a_value_is_recorded_and_a_message_has_one():
-    client = device(segmented(experiment=None), segments={"os": "mac"})
-    client.record("colour", "a")
-    client.set_segments({"os": "plan9"})
-    client.record("colour", "b")
-    client.set_segments({"os": "linux"})
-    client.record("colour", "c")
-    client.set_segments({})
-    client.record("colour", "c")
-    recorded = sorted(each.segment for each in client.ledger().pending)
-    assert recorded == ["os=linux", "os=mac", "os=other", "os=other"]
-    client.clock.advance(days=9)
-    client.flush()
-    assert cells(client) == {"os=mac": 1, "os=linux": 1, "os=other": 2}
-    assert len(client.publisher.messages) == 3
-
-
-def test_later_levels_keep_the_segment_and_so_do_items_that_of_the_first():
-    compiled = segmented(metric("colour"), items(), experiment=None)
-    client = device(compiled, segments={"os": "mac"})
-    client.record("colour", "a")
-    client.record("app", "b")
-    client.set_segments({"os": "linux"})
-    client.record("app", "b")
-    for _ in range(6):
-        client.flush()
-        client.clock.advance(days=4)
-    client.flush()
-    assert cells(client) == {"os=mac": 4}
 
 
 def test_a_device_of_a_plan_without_segments_sends_what_it_sent():
@@ -254,18 +221,6 @@ def test_a_process_that_dies_leaves_segment_and_arm_as_they_were(path):
     clock.advance(days=9)
     client.flush()
     assert cells(client) == {f"os=mac,onboarding={arm}": 1}
-
-
-def test_a_chain_whose_cell_cannot_be_is_erased(path):
-    client = device(segmented(), state=path)
-    client.record("colour", "a")
-    client.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE chain SET cell = 9")
-    client = device(segmented(), state=path, clock=FakeClock(START))
-    client.clock.advance(days=1)
-    result = client.flush()
-    assert (result.sent, result.lapses.damaged) == (0, 1)
 
 
 def test_a_mistake_about_segments_never_stops_an_app_that_asked_for_that(caplog):

@@ -14,7 +14,6 @@ from device_plans import (
     DAY,
     START,
     WEEK,
-    alter,
     counted,
     items,
     metric,
@@ -25,8 +24,6 @@ from device_plans import (
 )
 
 from clientsdk import MemoryPublisher, Outcome
-from clientsdk.ledger import read_file
-from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import pseudonyms
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import PublishError
@@ -81,11 +78,6 @@ def names_of(message):
 def seeds(path):
     with closing(sqlite3.connect(path)) as connection:
         return dict(connection.execute("SELECT period, seed FROM signing").fetchall())
-
-
-def raw(path):
-    log = path.with_name(path.name + "-wal")
-    return path.read_bytes() + (log.read_bytes() if log.exists() else b"")
 
 
 def test_the_derivation_is_the_agreed_one():
@@ -213,33 +205,6 @@ def test_a_message_that_has_more_rows_when_it_is_sent_again():
     assert rejects([first, second], client.plan) == []
 
 
-def test_keys_of_past_periods_go_with_their_last_chain(path):
-    client = device(state=path)
-    held = []
-    for week in range(3):
-        client.clock.now = START + week * WEEK
-        client.record("colour", "a")
-        held.append(seeds(path))
-    assert [len(each) for each in held] == [1, 2, 3]
-    kept = {period: seed for each in held for period, seed in each.items()}
-    assert all(seed in raw(path) for seed in kept.values())
-    run_out(client)
-    assert seeds(path) == {}
-    assert not any(seed in raw(path) for seed in kept.values())
-
-
-def test_a_withdrawal_erases_keys(path):
-    client = device(state=path)
-    for week in range(2):
-        client.clock.now = START + week * WEEK
-        client.record("colour", "a")
-    held = seeds(path)
-    assert len(held) == 2
-    assert client.withdraw_consent()
-    assert seeds(path) == {}
-    assert not any(seed in raw(path) for seed in held.values())
-
-
 def test_the_file_has_no_key_but_those_of_chains_and_of_its_period(path):
     """What a thief can sign for: see docs/start/privacy.md."""
     client = device(state=path)
@@ -282,15 +247,6 @@ def test_plans_with_and_without_signatures_in_one_file(path):
     assert rejects(sent_by(client), *spent.values()) == []
     for name in (period.pseudonym, period.signed_pseudonym):
         assert name not in repr(period)
-
-
-def test_a_device_that_only_signs_keeps_no_other_pseudonym(path):
-    client = device(state=path)
-    client.record("colour", "a")
-    (period,) = client.ledger().periods
-    assert period.pseudonym is None
-    assert needs_signature(bytes.fromhex(period.signed_pseudonym))
-    assert read_file(path).periods == (period,)
 
 
 def test_the_preview_is_what_is_sent():
@@ -339,18 +295,6 @@ def test_chains_to_be_signed_wait_where_the_package_is_missing(path, monkeypatch
         assert client.flush().sent == 1
 
 
-@pytest.mark.parametrize("change", ["DELETE FROM signing", "UPDATE signing SET seed = x'00'"])
-def test_a_chain_whose_key_is_lost_is_erased(path, change):
-    client = device(state=path)
-    client.record("colour", "a")
-    client.close()
-    alter(path, change)
-    client = device(state=path, clock=FakeClock(START + 3 * 3_600_000), seed=2)
-    result = client.flush()
-    assert (result.sent, result.lapses.damaged, result.error) == (0, 1, None)
-    assert client.ledger().pending == ()
-
-
 def test_a_message_and_its_signature_are_no_longer_than_allowed(monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 400)
     client = device(metric("colour", "every", 20), ceilings={"period": 10**8, "lifetime": 10**9})
@@ -375,25 +319,3 @@ def test_what_another_key_signs_is_not_accepted():
     for forged in (first[:-TRAILER] + second[-TRAILER:], first[:-64] + second[-64:]):
         (reject,) = rejects([forged], one.plan)
         assert reject.reason is Reason.UNAUTHENTICATED
-
-
-def test_two_pseudonyms_of_a_period_are_not_sent_together(path, monkeypatch):
-    """What the sender sends in one go by itself is of one pseudonym; the other rests."""
-    monkeypatch.setattr("clientsdk.sending.backoff.chance", lambda: 1.0)
-    clock, publisher = FakeClock(START), MemoryPublisher()
-    options = {"state": path, "clock": clock, "publisher": publisher}
-    with device(plan="open", authentication="none", **options) as client:
-        client.record("colour", "a")
-    with device(plan="closed", **options) as client:
-        client.record("colour", "a")
-        clock.advance(hours=3)
-
-        def alone():
-            return client._outgoing.flush(FlushTask(one_pseudonym=True, window=3_600_000)).sent
-
-        assert alone() == 1
-        assert alone() == 0
-        clock.advance(hours=1)
-        assert alone() == 1
-    assert {message[2] for message in sent_by(client)} == {1, 2}
-    assert len({frozenset(names_of(message)) for message in sent_by(client)}) == 2

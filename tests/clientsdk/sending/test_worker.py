@@ -145,20 +145,6 @@ def due_twice(publisher, **options):
     return client
 
 
-def test_a_round_sends_the_reports_of_one_pseudonym():
-    chosen = set()
-    for _ in range(40):
-        with due_twice(MemoryPublisher()) as client:
-            result = client._outgoing.flush(FlushTask(one_pseudonym=True, window=HOUR))
-            assert (result.sent, result.remaining, result.error) == (1, 1, None)
-            chosen |= {report.metric for report in reports(client.publisher.messages)}
-            client.clock.advance(hours=1)
-            assert client._outgoing.flush(FlushTask(one_pseudonym=True, window=HOUR)).remaining == 0
-            sent = {report.pseudonym for report in reports(client.publisher.messages)}
-            assert len(sent) == 2
-    assert chosen == {0, 1}
-
-
 def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.25)
     client = due_twice(MemoryPublisher(), background=True)
@@ -185,25 +171,6 @@ def alone(client, window=HOUR):
     return result.sent, errand.rest
 
 
-def test_neither_a_restart_nor_another_client_of_the_file_ends_the_rest(path, monkeypatch):
-    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
-    with due_twice(MemoryPublisher(), state=path) as client:
-        assert alone(client) == (1, HOUR / 2000)
-        moment = client.clock.now
-        compiled = client.plan
-
-    def another_client():
-        return SeededClient(compiled, seed=2, clock=FakeClock(moment), state=path)
-
-    for passed in (0, HOUR // 2 - 1):
-        with another_client() as another:
-            another.clock.advance(ms=passed)
-            assert alone(another) == (0, (HOUR / 2 - passed) / 1000)
-    with another_client() as another:
-        another.clock.advance(ms=HOUR // 2)
-        assert alone(another) == (1, 0.0)
-
-
 def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)
     client = due_twice(MemoryPublisher(), background=True)
@@ -211,31 +178,6 @@ def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
     client._worker._round()
     assert client.close().remaining == 1
     assert len(client.publisher.messages) == 1
-
-
-def test_an_attempt_that_failed_is_repeated_before_another_pseudonym_s():
-    """Its messages may have arrived."""
-    publisher = Failing(*[PublishError("no answer")] * 20)
-    with due_twice(publisher) as client:
-        assert [alone(client)[0] for _ in range(20)] == [0] * 20
-        attempted = {report.pseudonym for report in reports(publisher.messages)}
-        assert len(attempted) == 1
-        assert alone(client)[0] == 1
-        assert {report.pseudonym for report in reports(publisher.messages)} == attempted
-
-
-def test_a_rest_ends_long_before_what_waits_would_be_too_late(monkeypatch):
-    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
-    with due_twice(MemoryPublisher()) as client:
-        first = client.plan.metrics[0].horizon + START
-        client.clock.now = first - 4 * HOUR
-        # A quarter of the time that is left for the one that rests.
-        assert alone(client, window=100 * DAY) == (1, (WEEK + 4 * HOUR) / 4000)
-        assert [report.metric for report in reports(client.publisher.messages)] == [0]
-    with due_twice(MemoryPublisher()) as client:
-        client.clock.now = client.plan.metrics[0].horizon + START + WEEK
-        client.record("two", "a")
-        assert alone(client) == (1, 0.0)
 
 
 def due_of_three(*times, **options):
@@ -278,13 +220,6 @@ def test_what_is_urgent_goes_first_and_shortens_no_other_s_rest(monkeypatch):
             assert (sent[0].event, len({report.pseudonym for report in sent})) == (START, 3)
 
 
-def test_a_clock_that_was_set_back_does_not_prolong_a_rest():
-    with due_twice(MemoryPublisher()) as client:
-        assert alone(client)[0] == 1
-        client.clock.advance(hours=-1)
-        assert alone(client) == (1, 0.0)
-
-
 def test_a_client_of_a_finer_plan_keeps_to_the_rest(tmp_path):
     """Two clients on one file, whose plans have resolutions of an hour and of a minute."""
     document = json.loads(plan(metric("colour")).to_json())
@@ -299,12 +234,6 @@ def test_a_client_of_a_finer_plan_keeps_to_the_rest(tmp_path):
         assert waits[0] == 1
         with SeededClient(fine, seed=2, **options) as other:
             assert alone(other, window=60_000) == (0, pytest.approx(waits[1]))
-
-
-def test_a_flush_of_the_app_waits_for_no_rest():
-    with due_twice(MemoryPublisher()) as client:
-        assert alone(client)[0] == 1
-        assert client.flush().sent == 1
 
 
 @pytest.mark.usefixtures("hasty")
