@@ -31,6 +31,7 @@ from streaming_logs import (
     honest,
     outcome_of_run,
     records,
+    shard_said,
     small_plans,
     streamed,
     write,
@@ -202,6 +203,25 @@ def test_an_unbounded_source_that_lies_about_time_comes_to_what_a_run_comes_to(t
     found = outcome(tmp_path, stepwise(messages, 3 * HOUR, again), "BundleBasedDirectRunner")
     assert found[:3] == wanted[:3]
     assert more(found, wanted) == {"reports": 1, "late": 1}
+
+
+def test_the_first_report_of_a_shard_behind_a_closed_period_changes_no_closed_window(
+    tmp_path, caplog
+):
+    """Behind a watermark that jumps it would have been in time, and timers fire alike."""
+    every, _ = case(1)
+    late = next(each for each in every if each in honest(4, 1, 1))
+    others = [each for each in every if shard_said(each.message) != shard_said(late.message)]
+    write(tmp_path / "log", {"one": others})
+    wanted = outcome_of_run(tmp_path / "log", tmp_path / "state", small_plans())
+    found = outcome(tmp_path, stepwise(others, 0, late), "BundleBasedDirectRunner")
+    assert more(found, wanted) == {"reports": 1, "counted": 1}
+    assert found.periods == wanted.periods
+    assert set(wanted.windows) <= set(found.windows)
+    assert set(wanted.estimates) <= set(found.estimates)
+    # A window without any report before is published with it.
+    assert {dict(row)["n"] for row in set(found.windows) - set(wanted.windows)} == {"1"}
+    assert "periods: what came after the end is left out" in caplog.text
 
 
 def test_a_message_that_comes_again_counts_once(tmp_path):
