@@ -119,8 +119,15 @@ def runs_of(
     if not within:
         raise ParameterError(_no_windows(wanted, windows))
     found: list[WindowRun] = []
+    refused: ParameterError | None = None
     for key, of_metric in groupby(within, key_of):
-        found += _Metric(key, list(of_metric), _plan_of(key, plans)).runs(wanted)
+        try:
+            found += _Metric(key, list(of_metric), _plan_of(key, plans)).runs(wanted)
+        except ParameterError as error:
+            # Another version of the plan may have the segments.
+            refused = error
+    if refused is not None and not found:
+        raise refused
     if not found:
         raise ParameterError(
             f"every window of {wanted.metric!r} {_span(wanted)} is withheld, or not complete yet"

@@ -163,3 +163,12 @@ def test_unknown_segments_are_refused_with_those_that_there_are() -> None:
         runs_of(WindowRange("colour", segment="os=beos"), rows, [of])
     with pytest.raises(ParameterError, match="there are results by none"):
         runs_of(WindowRange("colour", by="os"), windows(of, {}), [of])
+
+
+def test_versions_of_a_plan_without_the_segments_are_left_out() -> None:
+    first, second = made(), made(version=2, **SYSTEMS)
+    rows = [*windows(first, {}), *windows(second, {}, {"os=linux": None, "os=mac": None})]
+    found = runs_of(WindowRange("colour", by="os"), rows, [first, second])
+    assert [(run.key[2], run.segment) for run in found] == [(2, "os=linux"), (2, "os=mac")]
+    both = runs_of(WindowRange("colour"), rows, [first, second])
+    assert [(run.key[2], len(run.windows)) for run in both] == [(1, 1), (2, 2)]
