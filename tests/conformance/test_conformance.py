@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from clientsdk import client as client_module
-from clientsdk import clock
 from clientsdk import draws as client_draws
 from clientsdk.publishers import http
 from clientsdk.sending import backoff, sender
@@ -26,6 +25,7 @@ from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.number import grid
 from mechanisms.string.rappor import Rappor
+from sotto import clocks
 from sotto.wire import batch
 from tests.conformance import files
 from tests.conformance.__main__ import PARTS, main
@@ -201,7 +201,7 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
     ),
     "any clock is believed": ("ledger", client_module, "plausible", lambda time, earliest: time),
     "2020 begins a millisecond early": ("ledger", client_module.Client, "_earliest", 1577836799999),
-    "2100 begins a millisecond late": ("ledger", clock, "LATEST", clock.LATEST + 1),
+    "2100 begins a millisecond late": ("ledger", clocks, "LATEST", clocks.LATEST + 1),
     "the period before the ledger's is gone back to": (
         "ledger",
         Store,
