@@ -306,7 +306,7 @@ def _effect(row: ArmEffect) -> tuple[str, ...]:
     unit = "" if row.unit in (None, "share") else f"({row.unit})"
     of = f"{row.item or 'mean'} {unit}".strip()
     figures = _number(row.first), _number(row.value), _interval(row.low, row.high)
-    sure = _number(row.p_value), _number(row.smallest_found)
+    sure = f"{row.p_value:.2g}", _number(row.smallest_found)
     differs = "differs" if row.significant else ""
     return (row.arm, of, *figures, *sure, f"{row.reports:,}", f"{row.windows:,}", differs)
 

@@ -355,7 +355,7 @@ def test_the_page_shows_experiments(database: str, plan_file: str, tmp_path: Pat
     printed("report", "--database", database, "--plan", plan_file, "--out", str(page))
     text = page.read_text()
     assert "<strong>treatment, true: differs from control in dark, as look 1 decided" in text
-    assert "The next look is of windows until 15 Jan 1970." in text
+    assert "standard errors, and the boundary" in text
 
 
 def test_documents_carry_differences() -> None:

@@ -202,7 +202,7 @@ def simulated(
 
 
 def test_null_experiments_looked_at_after_every_window_hold_the_stated_level() -> None:
-    random, planned, always, daily = np.random.default_rng(SEED), 0, 0, 80
+    random, planned, always, daily = np.random.default_rng(SEED), 0, 0, 40
     for each in range(EXPERIMENTS):
         rows = rows_of(PLANNED, "dark", simulated(random, 4000))
         planned += of_metric(PLANNED, rows).decided_at is not None
@@ -212,6 +212,32 @@ def test_null_experiments_looked_at_after_every_window_hold_the_stated_level() -
             always += any(of_metric(PLAN, those).significant for those in so_far)
     check_at_least(EXPERIMENTS - planned, EXPERIMENTS, 0.95, label=f"seed {SEED}: planned")
     check_at_least(daily - always, daily, 0.95, label=f"seed {SEED}: always")
+
+
+def test_a_permanent_response_is_the_same_noise_in_every_window() -> None:
+    constant = "  dark:\n    {type: boolean, window: 7d, repeat: {constant: true},\n     ladder: "
+    plan = plan_of(DECIDED, constant + "[{epsilon: 1}, {epsilon: 2}]}\n")
+    mechanism, devices = plan.metric("dark").mechanism, 4000
+    laws = [mechanism.scores(level) for level in (0, 1)]
+    (low, sent), (lost, kept) = ((float(law.no[1]), float(law.yes[1])) for law in laws if law)
+    same = (sent - lost) / (kept - lost)
+    # Planted: a plan that says nothing of a permanent response.
+    fresh = plan_of(DECIDED, "  dark: {type: boolean, window: 7d, ladder: [{epsilon: 1}]}\n")
+    random, number = np.random.default_rng(SEED), EXPERIMENTS // 2
+    wrong = planted = 0
+    for _ in range(number):
+        arms, treated = [], random.binomial(devices, 0.5)
+        for n in (devices - treated, treated):
+            having = random.binomial(n, 0.3)
+            answers = random.binomial(having, kept) + random.binomial(n - having, lost)
+            yes = random.binomial(answers, same, WINDOWS)
+            yes = yes + random.binomial(n - answers, 1 - same, WINDOWS)
+            arms.append([(n, float(each / n - low) / (sent - low)) for each in yes])
+        rows = rows_of(plan, "dark", [*zip(*arms, strict=True)])
+        wrong += of_metric(plan, rows).decided_at is not None
+        planted += of_metric(fresh, rows).decided_at is not None
+    check_at_least(number - wrong, number, 0.95, label=f"seed {SEED}")
+    check_at_least(planted, number, 0.1, label=f"seed {SEED}")
 
 
 def test_an_effect_as_small_as_stated_is_found_with_the_stated_power() -> None:
