@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -264,8 +264,9 @@ class DeviceMachine:
             assert "Error" not in self._flush(who, [])
 
     def _forget(self, who: str, words: list[str]) -> None:
-        """Let the moment pass for which refusals are remembered."""
+        """Let the moment pass for which refusals are remembered, and the file is not looked for."""
         self.clients[who]._store.refusals.clear()
+        self.clients[who]._store.database.look_again = 0.0
 
     def _receiver(self, who: str, words: list[str]) -> None:
         """``receiver refuses``; ``receiver breaks 1``: after it has taken one message."""
@@ -373,7 +374,9 @@ class DeviceMachine:
         return ", ".join([client.consent.value, *said])
 
     def _ledger(self, who: str, words: list[str]) -> str:
-        return "read" if self.clients[who].ledger() else ""
+        with suppress(StoreError):
+            self.clients[who].ledger()
+        return "read"
 
     def _of_ledger(self, who: str, key: str) -> str:
         try:

@@ -115,22 +115,6 @@ def test_a_count_tells_nothing_of_itself():
     assert "1234" not in f"{count!r} {client._recorder.counter!r} {client!r}"
 
 
-# Refusals.
-
-
-def test_a_count_that_would_come_too_late_is_dropped(drawn):
-    client = device()
-    client.record("app", "a")
-    horizon = client.plan.metrics[0].horizon
-    client.clock.now = START + WEEK - HOUR + horizon + 1
-    assert client.flush().sent == 0
-    assert (drawn, client.next_due(), claims_of(client)) == ([], None, [])
-    client.record("app", "a")
-    client.clock.now += horizon - DAY
-    assert client.flush().sent == 1
-    assert len(drawn) == 1
-
-
 # Withdrawal.
 
 

@@ -5,18 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from device_plans import (
-    CONSTANT,
-    DAY,
-    HOUR,
-    START,
-    WEEK,
-    items,
-    metric,
-    number,
-    plan,
-    string,
-)
+from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number, plan, string
 from plan_texts import plan_head
 from slow_publishers import Failing
 
@@ -97,14 +86,6 @@ def test_what_one_flush_would_send_at_a_time(tmp_path, later):
     client.flush()
     assert [(each.shard, each.data) for each in shown.messages] == published(client)
     assert shown.messages
-
-
-def test_of_what_is_being_counted_nothing_is_shown_before_it_is_drawn(tmp_path):
-    client = device(tmp_path)
-    client.record("app", "c")
-    assert client.preview().messages == ()
-    client.clock.now = START + WEEK
-    assert [each.level for each in client.preview().reports] == [1, 2]
 
 
 def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tmp_path):

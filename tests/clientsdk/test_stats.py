@@ -8,7 +8,7 @@ import pytest
 from device_plans import DAY, HOUR, START, metric, plan
 from prometheus_client import CollectorRegistry, generate_latest
 
-from clientsdk import Lapses, MemoryPublisher, Outcome, Settings
+from clientsdk import Lapses, MemoryPublisher, Outcome
 from clientsdk.prometheus import ClientCollector
 from clientsdk.store.outbox import ROW
 from clientsdk.testing import FakeClock, SeededClient
@@ -40,27 +40,6 @@ def client(tmp_path):
     )
 
 
-def test_what_became_of_values(client):
-    assert client.stats().outcomes == {}
-    for _ in range(3):
-        client.record("colour", "a")
-        client.record("shape", "b")
-    with pytest.raises(TypeError):
-        client.record("colour", 3)
-    stats = client.stats()
-    assert stats.outcomes == {
-        ("colour", ACCEPTED): 1,
-        ("shape", ACCEPTED): 2,
-        ("colour", FULL): 2,
-        ("shape", FULL): 1,
-    }
-    assert stats.recorded == {"colour": 1, "shape": 2}
-    assert stats.refused == {FULL: 3}
-    client.withdraw_consent()
-    client.record("colour", "a")
-    assert client.stats().refused == {FULL: 3, Outcome.NO_CONSENT: 1}
-
-
 def test_what_waits_and_what_was_sent(client):
     client.record("colour", "a")
     client.record("shape", "a")
@@ -90,12 +69,6 @@ def test_a_store_that_cannot_be_read_is_said_to_be_one(client):
     client.close()
     stats = client.stats()
     assert (stats.recorded, stats.due, stats.outbox_bytes) == ({"colour": 1}, None, None)
-
-
-def test_what_is_switched_off_is_counted_too():
-    client = SeededClient(plan(metric("colour")), seed=1, settings=Settings(disabled=True))
-    client.record("colour", "a")
-    assert client.stats().refused == {Outcome.DISABLED: 1}
 
 
 @pytest.mark.real_randomness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from device_plans import START, VAST, counted, metric, plan, reports
 
-from clientsdk import Consent, Outcome, Quota
+from clientsdk import Outcome, Quota
 from clientsdk.store.store import BUFFERED
 from clientsdk.testing import FakeClock, SeededClient
 
@@ -64,30 +64,6 @@ def test_everything_sees_all_of_it(client, number):
     assert client.flush().sent == number + 12
     spent = counted(reports(client.publisher.messages), [client.plan])
     assert sum(spent.values()) == client.ledger().spent == client.ledger().reserved
-
-
-def test_limits_and_ceilings_hold(client):
-    few = device(limit=2)
-    record(few, 4)
-    assert {few.record("one", "a"), few.record("two", "b")} == {Outcome.PERIOD_FULL}
-    poor = plan(metric("one", "every", 5), ceilings={"period": 5 * COST, "lifetime": 6 * COST})
-    with SeededClient(poor, seed=1, clock=FakeClock(START)) as device_of_it:
-        outcomes = [device_of_it.record("one", "a") for _ in range(5)]
-        device_of_it.clock.advance(days=7)
-        outcomes += [device_of_it.record("one", "a") for _ in range(2)]
-        assert outcomes == [Outcome.ACCEPTED] * 6 + [Outcome.OVER_BUDGET]
-        assert device_of_it.ledger().reserved == 6 * COST
-
-
-def test_a_withdrawal_takes_what_is_noted_and_its_charge_stays(client):
-    record(client, 9)
-    client.withdraw_consent()
-    ledger = client.ledger()
-    assert (ledger.consent, ledger.pending, ledger.reserved) == (Consent.WITHDRAWN, (), 9 * COST)
-    assert client.record("one", "a") is Outcome.NO_CONSENT
-    client.give_consent(again=True)
-    record(client, 2)
-    assert client.ledger().reserved == 11 * COST
 
 
 def test_the_quota_holds():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from device_plans import DAY, START, WEEK, metric, plan, raw, string
+from device_plans import START, WEEK, metric, plan, raw, string
 
 from clientsdk import Lapses
 from clientsdk.ledger import ALL_METRICS, read_file
@@ -13,7 +13,6 @@ from clientsdk.testing import FakeClock, SeededClient
 
 VAST = {"period": 10**9, "lifetime": 10**10}
 COLOUR, WORD = metric("colour", "every", 9), string("word", kind="every", limit=9)
-EXPIRES = START + 2 * DAY
 HORIZON = plan(COLOUR, WORD, ceilings=VAST).horizon
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 
 import pytest
-from device_plans import START, VAST, WEEK, metric, plan, string
+from device_plans import START, VAST, WEEK, plan, string
 
-from clientsdk import Lapses, MemoryPublisher, Outcome, Quota
-from clientsdk.outcomes import FlushResult
+from clientsdk import MemoryPublisher, Outcome, Quota
 from clientsdk.settings import SMALLEST_QUOTA
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
@@ -90,35 +88,3 @@ def test_another_client_on_the_file_sees_what_is_used(tmp_path):
     while first.record("word", "dark") is Outcome.ACCEPTED:
         pass
     assert second.record("word", "dark") is Outcome.STORE_FULL
-
-
-def test_what_has_been_due_too_long_is_erased_and_stays_reserved(state):
-    client = device(state, metric("colour", "every", 9), quota=Quota(age=timedelta(days=3)))
-    client.record("colour", "a")
-    client.clock.advance(days=1, hours=3)
-    result = client.flush()
-    assert (result.sent, result.remaining, result.lapsed) == (0, 1, 0)
-    charged = client.ledger().spent
-    assert charged > 0
-    client.clock.advance(days=3)
-    client.record("colour", "b")
-    result = client.flush()
-    assert result.lapses == Lapses(overdue=1)
-    ledger = client.ledger()
-    assert len(ledger.pending) == 1
-    assert ledger.spent == charged
-    assert ledger.reserved == 2 * client.plan.metrics[0].mechanism.certified(2)
-
-
-def test_lapses_by_reason():
-    client = device(None, metric("colour", "every", 9), publisher=MemoryPublisher())
-    client.record("colour", "a")
-    client.clock.advance(days=40)
-    client.record("colour", "a")
-    result = client.flush()
-    assert result.lapses == Lapses(late=1)
-    assert result.lapsed == 1
-    client.clock.now = client.plan.expires
-    assert client.flush().lapses == Lapses(expired=1)
-    assert FlushResult(1, 2) == FlushResult(1, 2, Lapses(), None)
-    assert Lapses(late=1) + Lapses(late=2, ceiling=3) == Lapses(late=3, ceiling=3)

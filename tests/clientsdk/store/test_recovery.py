@@ -6,10 +6,10 @@ import os
 import shutil
 import sqlite3
 import stat
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
-from device_plans import DAY, START, WEEK, metric, plan
+from device_plans import START, WEEK, metric, plan
 from scripts import start
 
 from clientsdk import Consent, Outcome
@@ -61,16 +61,6 @@ def remove(path, *suffixes):
 
 def full(descriptor):
     raise OSError("full")
-
-
-def second_page(path):
-    """Where a table begins: its content is read only when it is used."""
-    with closing(sqlite3.connect(path)) as connection:
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'chain'"
-        ).fetchone()
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    return (page - 1) * size
 
 
 def test_a_file_of_which_sqlite_says_what_is_no_text(path):
@@ -132,23 +122,6 @@ def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
 # Older copies.
 
 
-def test_an_older_copy_sends_nothing_of_its_own(path):
-    """A chain that was displaced in the newer file would be a second one for one charge."""
-    metrics = metric("kept", "reservoir"), metric("colour")
-    with device(path, *metrics, consent=True) as client:
-        client.record("kept", "a")
-    copy = path.read_bytes()
-    with device(path, *metrics, seed=2) as client:
-        for _ in range(20):
-            client.record("kept", "b")
-        client.clock.advance(days=15)
-        assert client.flush().sent == 1
-    path.write_bytes(copy)
-    with device(path, *metrics, seed=3, consent=True) as client:
-        client.clock.advance(days=15)
-        assert client.flush().sent == 0
-
-
 def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
     ledger, _ = live(path)
     other = tmp_path / "other.db"
@@ -186,42 +159,6 @@ def test_a_live_client_notices_an_older_copy_put_under_it(path):
 
 
 # The mark itself.
-
-
-@pytest.mark.parametrize("renewed", [False, True])
-def test_consent_that_is_written_and_not_confirmed_stands(path, monkeypatch, renewed, caplog):
-    """No error says that nothing has changed, and nothing leaves before a mark can be written."""
-    client = device(path)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        client.renew_consent() if renewed else client.give_consent()
-        assert client.ledger().consent is Consent.GIVEN
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-        client.clock.advance(hours=3)
-        assert isinstance(client.flush().error, StoreError)
-        assert client.publisher.messages == []
-    assert "nothing can be sent: it is written, but the rollback guard" in caplog.text
-    assert client.flush().sent == 1
-    client.close()
-    with device(path, now=START + DAY) as again:
-        assert again.ledger().consent is Consent.GIVEN
-        assert again.ledger().restored == 0
-
-
-def test_a_withdrawal_that_is_not_confirmed_is_tried_again(path, monkeypatch):
-    client = device(path, consent=True)
-    client.record("colour", "a")
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        client.withdraw_consent()
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-    client.flush()
-    found = rollback_guard.read(os.fspath(path))
-    client.close()
-    with device(path) as again:
-        assert (again.ledger().consent, again.ledger().pending) == (Consent.WITHDRAWN, ())
-        assert again._store.guard.generation > found.generation
-        assert again.ledger().restored == 0
 
 
 def test_consent_beside_another_stores_guard_records_nothing(path):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from device_plans import DAY, HOUR, START, VAST, alter, counted, metric, plan, reports
@@ -36,19 +34,6 @@ def remove(path):
 
 def rename(path):
     path.rename(path.with_name("elsewhere"))
-
-
-def replace(path):
-    """Put a copy in its place, as restoring a backup does."""
-    copy = path.with_name("copy")
-    copy.write_bytes(path.read_bytes())
-    os.replace(copy, path)
-
-
-def begin_another(path):
-    """As another process does that finds no file."""
-    path.unlink()
-    device(path, seed=2).close()
 
 
 @pytest.mark.real_randomness
@@ -87,24 +72,6 @@ def test_another_store_in_its_place_is_left_alone(path):
     assert not client._store.erasure.scrub(compact=True)
     client.close()
     assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("lose", [remove, Path.unlink, rename, replace, begin_another])
-def test_a_live_client_accepts_nothing_that_a_lost_file_loses(path, lose, caplog):
-    client = device(path, metric("colour", "every", 9))
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    lose(path)
-    content = path.read_bytes() if path.exists() else None
-    time.sleep(FORGET_AFTER)
-    assert {client.record("colour", "a") for _ in range(3)} == {Outcome.STORE_FULL}
-    assert "start the app again" in caplog.text
-    client.clock.advance(hours=3)
-    for use in (client.ledger, client.flush, client.give_consent):
-        with pytest.raises(StoreError, match="again"):
-            use()
-    assert client.publisher.messages == []
-    client.close()
-    assert (path.read_bytes() if path.exists() else None) == content
 
 
 def test_an_older_copy_in_the_same_file_is_noticed_before_anything_is_charged(path):
