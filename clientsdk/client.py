@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from clientsdk.sending.worker import Worker
     from clientsdk.settings import ClientOptions
     from mechanisms.randomness import Source
+    from sotto.plan.compiled import CompiledMetric
 
 #: As a name of a module it is found sooner than as one of an Enum.
 NO_CONSENT = Outcome.NO_CONSENT
@@ -208,6 +209,7 @@ class Client(Unshared):
             diagnostics.set_level(settings.log)
         self._clock, self._now = clock, plausible(clock, self._earliest)
         self._metrics = {metric.name: metric for metric in plan.metrics}
+        self._measured = frozenset(metric.name for metric in plan.measured)
         self._tally = OutcomeTally(self._metrics)
         self._outcomes = self._tally.outcomes
         self._worker: Worker | None = None
@@ -222,6 +224,7 @@ class Client(Unshared):
             if path is None:
                 self._warn_that_it_forgets()
             self._open()
+            self._attend()
 
     def _open(self) -> None:
         from clientsdk.sending.parts import open_parts
@@ -243,6 +246,7 @@ class Client(Unshared):
             self._outgoing = parts.outgoing
             if not self.settings.disabled:
                 self._recorder.segments = self._segments
+                self._recorder.held_back = self._held_back
                 if not self._held_back:
                     self._refusals = parts.store.refusals
                 if self.settings.background:
@@ -269,7 +273,16 @@ class Client(Unshared):
         """
         if not self._asleep or self._closed or self._file is None:
             return None
-        return disabled.said(self._file, self.plan, self._to_open[0], if_known(self._now))
+        said = disabled.said(self._file, self.plan, self._to_open[0], if_known(self._now))
+        # Each period in which a client runs is measured, whether or not anything is recorded.
+        return None if said is Consent.GIVEN and self.plan.measured else said
+
+    def _attend(self) -> None:
+        """Begin the plan's measures, at a use that records nothing."""
+        if self.plan.measured and self._is_open and not self.settings.disabled:
+            self._outgoing.settle(if_known(self._now)())
+            if self._worker is not None and self._store.consented:
+                self._worker.recorded(Outcome.ACCEPTED)
 
     def _opening(self) -> Opening:
         from clientsdk.sending.parts import Opening
@@ -362,7 +375,7 @@ class Client(Unshared):
         """
         try:
             refusal = self._refusals.get(metric)
-            if refusal is not None:
+            if refusal is not None and metric not in self._measured:
                 outcome, plain, since, until, stale = refusal
                 if type(value) not in plain:
                     # Only whether it is of the right type: what becomes of it is the same.
@@ -379,20 +392,10 @@ class Client(Unshared):
             known = self._metrics.get(metric)
             if known is None and isinstance(value, str) and value in self._metrics:
                 raise UnknownMetricError("metric and value are swapped: pass record(metric, value)")
+            if self._measured and (known is None or metric in self._measured):
+                return self._feed("record", metric, value)
             known = known or self.plan.metric(metric)
-            if self._asleep:
-                known.encode(value)
-                if self._sleeps() in UNGIVEN:
-                    diagnostics.info_once(disabled.NOT_RECORDED)
-                    self._refuse_for_a_moment()
-                    return self._tally.count(NO_CONSENT, metric)
-                if not self._wakes():
-                    return self._tally.count(Outcome.STORE_FULL, metric)
-            outcome = self._recorder.attempt(known, known.encode(value), self._now(), self._consent)
-            self._outcomes[outcome][metric] += 1
-            if self._worker is not None:
-                self._worker.recorded(outcome)
-            return outcome
+            return self._take(known, known.encode(value))
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
             name = metric if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
@@ -404,6 +407,70 @@ class Client(Unshared):
             if not (unhashable and isinstance(error, TypeError)):
                 raise
         raise ValueTypeError(f"metric must be the name of one, a str; got {kind}")
+
+    def _take(self, metric: CompiledMetric, symbol: Any) -> Outcome:
+        name = metric.name
+        if self._asleep:
+            if self._sleeps() in UNGIVEN:
+                diagnostics.info_once(disabled.NOT_RECORDED)
+                self._refuse_for_a_moment()
+                return self._tally.count(NO_CONSENT, name)
+            if not self._wakes():
+                return self._tally.count(Outcome.STORE_FULL, name)
+        outcome = self._recorder.attempt(metric, symbol, self._now(), self._consent)
+        self._outcomes[outcome][name] += 1
+        if self._worker is not None:
+            self._worker.recorded(outcome)
+        return outcome
+
+    def count(self, event: str, times: int = 1) -> Outcome:
+        """Count an event for the plan's measures of it, ``count`` and ``days``.
+
+        The device keeps the count in its file, as the plan says (``stored: true``), and draws one
+        answer from it at the first use after the budget period. The outcome is the same whatever
+        was counted: it is accepted as soon as one of the measures takes it. Raises
+        UnknownMetricError if nothing in the plan counts the event, and ValueTypeError if ``times``
+        is no int; below one it counts nothing.
+        """
+        try:
+            return self._feed("count", event, times)
+        except BaseException as error:
+            del times
+            return self._unfed(event, error)
+
+    def reach(self, metric: str, step: str) -> Outcome:
+        """Note that a step was reached, for a metric that measures the ``furthest`` in a period.
+
+        A step that the plan does not list changes nothing. The rest is as for :meth:`count`.
+        """
+        try:
+            return self._feed("reach", metric, step)
+        except BaseException as error:
+            del step
+            return self._unfed(metric, error)
+
+    def _feed(self, method: str, name: str, value: object) -> Outcome:
+        """Add a value to all measures that a method feeds under a name."""
+        from clientsdk.store.measures import amount
+
+        fed = self.plan.fed(method, name)
+        amounts = [amount(metric, value) for metric in fed]
+        found = []
+        for metric, each in zip(fed, amounts, strict=True):
+            refusal = self._refusals.get(metric.name)
+            if refusal is not None and refusal.holds(self._clock):
+                found.append(self._tally.count(refusal.outcome, metric.name))
+            else:
+                found.append(self._take(metric, each))
+        return Outcome.ACCEPTED if Outcome.ACCEPTED in found else found[0]
+
+    def _unfed(self, name: object, error: BaseException) -> Outcome:
+        """Count what should not have been counted, or raise its error without the value."""
+        drop_locals(error)
+        if self._errors.lenient and isinstance(error, Exception):
+            known = str(name) if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
+            return self._errors.count_invalid(known, disabled.reason_of(error))
+        raise error
 
     def set_segments(self, segments: Mapping[str, str | None]) -> None:
         """Say what this device is from now on, by the plan's segments: all of it, each time.
@@ -488,20 +555,24 @@ class Client(Unshared):
         guard beside the file cannot be written, values are recorded and not sent; after a
         withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
-        return self._errors.attempt(
+        given = self._errors.attempt(
             lambda: self._resumed().give(None, again, groups), lambda error: False
         )
+        self._attend()
+        return given
 
     def _hold_back(self) -> None:
         """Record nothing until consent is given here: the person is to be asked first."""
         self._held_back = True
+        if self._is_open:
+            self._recorder.held_back = True
         self._refusals = disabled.refusals(self.plan, NO_CONSENT)
 
     def _resumed(self) -> ConsentKeeper:
         """Record again what the person agrees to; return what writes that down."""
         if not self.settings.disabled:
             self._refusals = self._store.refusals
-            self._held_back = False
+            self._held_back = self._recorder.held_back = False
         return self._consent
 
     def renew_consent(
@@ -515,9 +586,11 @@ class Client(Unshared):
         :meth:`give_consent`, but what is said of groups stays; without ``again`` a withdrawal
         stands, and no ceiling changes.
         """
-        return self._errors.attempt(
+        given = self._errors.attempt(
             lambda: self._resumed().renew(ceilings, again), lambda error: False
         )
+        self._attend()
+        return given
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.

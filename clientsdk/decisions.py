@@ -11,7 +11,7 @@ from sqlite3 import Connection
 from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.outcomes import Consent, Outcome, Refusal
-from clientsdk.store import claims, permanent, reservoirs
+from clientsdk.store import claims, measures, permanent, reservoirs
 from clientsdk.store.accounts import tally_name
 from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
@@ -68,8 +68,17 @@ class Occurrence:
     reserved: int  #: Micro-epsilon that will be.
 
 
+@frozen
+class Measurement:
+    """An addition to what the device measures in the period."""
+
+    begun: bool  #: Whether the measure has begun; the cost is reserved then.
+
+
+#: The decision about a measure that has begun.
+BEGUN = Measurement(begun=True)
 #: The recorder's task; a value that is a chain of its own has its number in the period.
-Place: TypeAlias = int | ReservoirEntry | Repetition | Occurrence
+Place: TypeAlias = int | ReservoirEntry | Repetition | Occurrence | Measurement
 
 
 def terms_of(plan: CompiledPlan) -> dict[str, RecordingTerms]:
@@ -79,12 +88,18 @@ def terms_of(plan: CompiledPlan) -> dict[str, RecordingTerms]:
             tally_name(plan.plan, metric.name),
             metric.limit,
             metric.mechanism.certified(metric.sent - 1),
-            metric.kind in ("first", "every") and metric.type != "top_item",
+            _is_own(metric),
             metric.panel,
             metric.group,
         )
         for metric in plan.metrics
     }
+
+
+def _is_own(metric: CompiledMetric) -> bool:
+    """Whether each value is a chain of its own."""
+    at_once = metric.measure is None or metric.measure.at_once
+    return metric.kind in ("first", "every") and metric.type != "top_item" and at_once
 
 
 class Decisions:
@@ -152,6 +167,8 @@ class Decisions:
             return self._refuse(terms, Outcome.PERIOD_FULL)
         if terms.own:
             return self._own(terms)
+        if terms.metric.measure is not None:
+            return self._measure(connection, terms)
         if terms.metric.kind == "reservoir":
             return self._sample(connection, terms)
         if terms.metric.kind == "constant":
@@ -230,6 +247,23 @@ class Decisions:
         if not self._affordable(reserved - held, reserved - held):
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return Occurrence(None, begun + 1, held, reserved)
+
+    def _measure(self, connection: Connection, terms: RecordingTerms) -> Outcome | Measurement:
+        store, metric, tally = self._store, terms.metric, terms.tally
+        if tally in store.begun:
+            return BEGUN
+        if not store.accounts.tallies.get(tally, 0):
+            if not self._affordable(terms.cost, terms.cost):
+                return self._refuse(terms, Outcome.OVER_BUDGET)
+            return Measurement(begun=False)
+        # Nothing is added to the measure of another version, or after a withdrawal.
+        found = measures.began(connection, tally)
+        if found is None or store.plans.get(connection, found[0]).metrics[found[1]].counted != (
+            metric.counted
+        ):
+            return self._refuse(terms, Outcome.PERIOD_FULL)
+        store.begun.add(tally)
+        return BEGUN
 
     def _affordable(self, cost: int, lifetime: int) -> bool:
         store = self._store

@@ -12,6 +12,8 @@ from clientsdk.outcomes import Consent
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.accounts import ALL_METRICS as ALL_METRICS
 from clientsdk.store.accounts import tally_name
+from clientsdk.store.measures import MeasureUnderWay as MeasureUnderWay
+from clientsdk.store.measures import under_way
 from clientsdk.store.permanent import PermanentCharge as PermanentCharge
 from clientsdk.store.permanent import charges
 from clientsdk.store.plans import stored_plan
@@ -134,6 +136,8 @@ class Ledger:
     damaged: int = 0
     restored: int = 0
     groups: tuple[tuple[str, Consent], ...] = ()
+    #: The measures of which the device's file has true values, whose cost is reserved.
+    measured: tuple[MeasureUnderWay, ...] = ()
 
     @property
     def reserved(self) -> int:
@@ -165,6 +169,8 @@ class Ledger:
             f"{'is kept' if each.held else 'was kept and is erased'} here."
             for each in self.permanent
         ]
+        if self.measured:
+            lines.append(f"Measured here and not drawn yet: {_listed(self.measured)}.")
         if self.pending:
             lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in self.pending)]
         else:
@@ -213,6 +219,7 @@ def read(
             damaged,
             restored,
             _groups(connection),
+            under_way(connection, plan or stored_plan),
         )
     except (TypeError, ValueError):
         raise StoreError("the state file is damaged") from None
@@ -308,6 +315,10 @@ def _period_in_words(period: LedgerPeriod) -> str:
         f"{day(period.start)} to {day(period.end)}: {count} value{'s' * (count != 1)} recorded; "
         f"spent {epsilon(period.spent)} of {epsilon(period.reserved)} set aside."
     )
+
+
+def _listed(measured: tuple[MeasureUnderWay, ...]) -> str:
+    return ", ".join(f"{each.metric} (epsilon {epsilon(each.reserved)})" for each in measured)
 
 
 def _chain_in_words(chain: PendingChain) -> str:

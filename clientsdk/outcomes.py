@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from time import monotonic
 
 from mechanisms.frozen import NamedTuple, frozen
 from sotto.errors import SottoError
@@ -83,6 +85,12 @@ class Refusal(NamedTuple):
     until: int
     #: On the monotonic clock, where another process may end it at any time.
     stale: float | None = None
+
+    def holds(self, clock: Callable[[], float]) -> bool:
+        """Whether it is still so, by a clock that returns milliseconds since the epoch."""
+        if self.since is not None and not self.since <= clock() < self.until:
+            return False
+        return self.stale is None or monotonic() < self.stale
 
 
 class Lapses(NamedTuple):

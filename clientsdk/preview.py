@@ -17,8 +17,9 @@ from clientsdk.ledger import epsilon
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.store import rollback_guard, schema
-from clientsdk.store.database import READ
+from clientsdk.store import measures, rollback_guard, schema
+from clientsdk.store.database import READ, WRITE
+from clientsdk.store.measures import MeasureUnderWay
 from clientsdk.store.plans import stored_plan
 from clientsdk.store.store import Store
 from mechanisms.randomness import SystemSource
@@ -31,6 +32,10 @@ from sotto.wire.format import Row, decode_message
 _HIDDEN = (
     "To be sent, times in UTC: randomized answers. Noise hides the true values, which this device "
     "has not stored."
+)
+_MEASURED = (
+    "This device stores these true values until it draws one randomized answer from each, at the "
+    "first use after the time that is named:"
 )
 
 
@@ -82,9 +87,14 @@ class PreviewedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Reports to come if nothing more were recorded: messages in their order."""
+    """Reports to come if nothing more were recorded: messages in their order.
+
+    An answer to what is ``measured`` is not drawn before the budget period is over, so that no
+    report of it is shown.
+    """
 
     messages: tuple[PreviewedMessage, ...]
+    measured: tuple[MeasureUnderWay, ...] = ()
 
     @property
     def reports(self) -> tuple[PreviewedReport, ...]:
@@ -92,9 +102,12 @@ class Preview:
 
     def in_words(self) -> str:
         """Return all of it in sentences that a user can be shown."""
-        if not self.messages:
-            return "Nothing is to be sent."
-        return "\n".join([_HIDDEN, *(each.in_words() for each in self.reports)])
+        lines = ["Nothing is to be sent."]
+        if self.messages:
+            lines = [_HIDDEN, *(each.in_words() for each in self.reports)]
+        if self.measured:
+            lines += [_MEASURED, *map(_measured_in_words, self.measured)]
+        return "\n".join(lines)
 
     __str__ = in_words
 
@@ -164,6 +177,10 @@ def _played(
     """Send what a copy of a store holds, into memory, and return what that was."""
     messages: list[PreviewedMessage] = []
     moment = now
+    with copy.transaction(WRITE) as memory:
+        measured = measures.under_way(memory, copy.plans.get)
+        # An answer is drawn once, and not here.
+        measures.erase(memory)
     while True:
         sender.flush(moment, FlushTask())
         plans = copy.plans.by_fingerprint()
@@ -171,7 +188,7 @@ def _played(
         publisher.messages.clear()
         following = None if once else _due_after(copy, moment)
         if following is None:
-            return Preview(tuple(messages))
+            return Preview(tuple(messages), measured)
         moment = following
 
 
@@ -186,6 +203,13 @@ def _due_after(copy: Store, moment: int) -> int | None:
 def meaning(metric: CompiledMetric, row: Row) -> str:
     """Return what a payload says, a randomized output, in words that its device can show."""
     return metric.mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
+
+
+def _measured_in_words(measure: MeasureUnderWay) -> str:
+    return (
+        f"{minute(measure.end)}: {measure.metric}, {measure.measure} (epsilon "
+        f"{epsilon(measure.reserved)} in all)"
+    )
 
 
 def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -> PreviewedMessage:

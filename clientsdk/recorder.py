@@ -10,17 +10,27 @@ from sqlite3 import Connection
 
 from clientsdk import diagnostics, disabled, draws
 from clientsdk.consent import ConsentKeeper
-from clientsdk.decisions import Decisions, Occurrence, RecordingTerms, Repetition, ReservoirEntry
+from clientsdk.decisions import (
+    BEGUN,
+    Decisions,
+    Measurement,
+    Occurrence,
+    RecordingTerms,
+    Repetition,
+    ReservoirEntry,
+)
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
-from clientsdk.store import permanent, reservoirs
+from clientsdk.store import measures, permanent, reservoirs
 from clientsdk.store.database import READ, WRITE, Hold
 from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
+from mechanisms.arrays import Any
 from mechanisms.randomness import Source
 from sotto.errors import ParameterError, StoreError, did_you_mean
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
+from sotto.plan.measures import APP, Measure
 from sotto.plan.metric import Symbol
 from sotto.plan.segments import cell_of
 
@@ -29,6 +39,9 @@ ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
 #: Segments of a single recording, where they are not those of the device (:mod:`clientsdk.otel`).
 MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", default=None)
+#: With these nothing of the device is kept.
+_NOTHING_KEPT = (NO_CONSENT, EXPIRED, STORE_FULL)
+_DAYS_OF_USE = Measure("days", APP)
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -42,11 +55,18 @@ class Recorder:
         self.decisions = Decisions(store, plan, source, self.counter)
         #: The app's values of the plan's segments.
         self.segments: Mapping[str, str | None] = {}
+        #: Whether the person is first to be asked: no measure begins then.
+        self.held_back = False
+        #: Period, day and number of the consent of the last use that measures know of.
+        self._attended: tuple[int, int, int] | None = None
 
     def attempt(
         self, metric: CompiledMetric, symbol: Symbol, now: int, consent: ConsentKeeper
     ) -> Outcome:
-        """Record as :meth:`record` does, also where something else decides, or the store fails."""
+        """Record as :meth:`record` does, also where something else decides, or the store fails.
+
+        The symbol of a measure is the amount that is added to it.
+        """
         try:
             outcome = self.decisions.refused(now)
             if outcome is None:
@@ -84,8 +104,13 @@ class Recorder:
                 counter.settle(now)
             if metric.type == "top_item" and self._count_on(metric, symbol, now):
                 return ACCEPTED
+        if self._plan.measured:
+            with suppress(StoreError, OSError):
+                self.attend(now)
         store = self._store
         terms = self.decisions.terms[metric.name]
+        if metric.measure is not None:
+            return self._measure(terms, symbol, now)
         if terms.own and store.buffers:
             buffered = self._buffer(terms, symbol, now)
             if buffered is not None:
@@ -105,6 +130,77 @@ class Recorder:
             # chain that was displaced.
             store.erasure.scrub(compact=False)
         return decided
+
+    def attend(self, now: int) -> None:
+        """Begin the measures of a period at the first use in it, and note a day of use.
+
+        Every period in which the SDK runs is answered, whatever is counted: a report must not say
+        by its existence that there was something to count.
+        """
+        store, plan = self._store, self._plan
+        if not plan.measured or self.held_back:
+            return
+        if self._attended == (now // plan.period, now // measures.DAY, store.consents):
+            return
+        if self.decisions.refused(now) is not None:
+            return
+        with store.transaction(WRITE) as connection:
+            owed = store.erasure.owed
+            found = []
+            for metric in plan.measured:
+                terms = self.decisions.terms[metric.name]
+                outcome = self._begin(connection, terms, now)
+                if outcome is ACCEPTED and metric.measure == _DAYS_OF_USE:
+                    self._add(connection, terms, 1, now)
+                found.append(outcome)
+            consents = store.consents
+        store.scrub_since(owed)
+        if STORE_FULL not in found:
+            self._attended = now // plan.period, now // measures.DAY, consents
+
+    def _begin(self, connection: Connection, terms: RecordingTerms, now: int) -> Outcome:
+        """Begin a measure unless it has begun; one that is answered at once is answered."""
+        store, plan, metric = self._store, self._plan, terms.metric
+        decided = self.decisions.decide(connection, terms, now)
+        if decided is BEGUN:
+            return ACCEPTED
+        first = period = store.period
+        at_once = metric.measure is not None and metric.measure.at_once
+        if at_once and decided not in _NOTHING_KEPT:
+            # Noted also where it is not the device's turn.
+            first = measures.first_use(connection, terms.tally, period)
+        if isinstance(decided, Outcome):
+            return decided
+        if isinstance(decided, int):
+            age = metric.encode(measures.age(plan, metric, first, period))
+            store.add_chain(connection, self._draw(metric, age, now))
+        else:
+            place = store.plans.number, metric.index, self._cell()
+            measures.begin(connection, terms.tally, period, plan, place)
+        store.accounts.reserve(store.database.cursor, terms.tally, 1, terms.cost)
+        return ACCEPTED
+
+    def _measure(self, terms: RecordingTerms, amount: Any, now: int) -> Outcome:
+        """Add an amount to a measure: one write, of one size and in one place, whatever it is."""
+        store = self._store
+        with store.transaction(WRITE) as connection:
+            owed = store.erasure.owed
+            outcome = self._begin(connection, terms, now)
+            if outcome is ACCEPTED:
+                self._add(connection, terms, amount, now)
+        store.scrub_since(owed)
+        return outcome
+
+    def _add(self, connection: Connection, terms: RecordingTerms, amount: Any, now: int) -> None:
+        store, tally = self._store, terms.tally
+        state = store.states.get(tally) or measures.state_of(connection, tally)
+        added = terms.metric, state, amount, self._day(now)
+        store.states[tally] = measures.add(store.database.cursor, tally, *added)
+
+    def _day(self, now: int) -> int | None:
+        """Return the day of the store's period, in UTC; None if the clock is before it."""
+        began = self._store.period * self._plan.period
+        return None if now < began else now // measures.DAY - began // measures.DAY
 
     def _count_on(self, metric: CompiledMetric, symbol: Symbol, now: int) -> bool:
         """Count an item if its count is begun; False if more is to be decided."""
@@ -128,7 +224,7 @@ class Recorder:
         self,
         connection: Connection,
         terms: RecordingTerms,
-        decided: ReservoirEntry | Repetition | Occurrence,
+        decided: ReservoirEntry | Repetition | Occurrence | Measurement,
         symbol: Symbol,
         now: int,
     ) -> None:
@@ -137,7 +233,7 @@ class Recorder:
             self._sample(connection, terms, decided, self._draw(terms.metric, symbol, now))
         elif isinstance(decided, Repetition):
             self._repeat(connection, terms, decided, symbol, now)
-        else:
+        elif isinstance(decided, Occurrence):
             self._count(connection, terms, decided, symbol)
 
     def _sample(
@@ -255,6 +351,8 @@ class Recorder:
 
 def _what_follows(plan: CompiledPlan, metric: CompiledMetric) -> str:
     """Return what is said of an accepted value: the same for each one."""
+    if metric.measure is not None:
+        return "; it is added up, and one report is drawn when the budget period is over"
     if metric.type == "top_item":
         return "; it is counted, and one report is drawn when the budget period is over"
     first = duration_text(metric.delays[0] + 2 * plan.resolution)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
 
 from clientsdk.client import Client
 from clientsdk.diagnostics import drop_locals
@@ -12,8 +13,8 @@ from sotto.errors import PlanError, ValueTypeError
 Value = TypeVar("Value", contravariant=True)
 
 
-class Metric(Generic[Value]):
-    """One metric of a plan, bound to a client; ``name`` is as in the plan."""
+class Measured:
+    """A metric that the device measures by itself; ``name`` is as in the plan."""
 
     __slots__ = ("_client",)
 
@@ -22,10 +23,9 @@ class Metric(Generic[Value]):
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def record(self, value: Value) -> Outcome:
-        """Do what :meth:`clientsdk.Client.record` does with this metric's name."""
+    def _hand_in(self, method: Callable[[str, Any], Outcome], value: object) -> Outcome:
         try:
-            return self._client.record(self.name, value)
+            return method(self.name, value)
         except ValueTypeError as error:
             # Neither this frame nor those that the error came through keep the value.
             del value
@@ -35,6 +35,45 @@ class Metric(Generic[Value]):
             del value
             drop_locals(error)
             raise
+
+
+class Metric(Measured, Generic[Value]):
+    """One metric of a plan, bound to a client; ``name`` is what its values are recorded by."""
+
+    __slots__ = ()
+
+    def record(self, value: Value) -> Outcome:
+        """Do what :meth:`clientsdk.Client.record` does with this metric's name."""
+        try:
+            return self._hand_in(self._client.record, value)
+        finally:
+            del value
+
+
+class Counted(Measured):
+    """A metric that measures how often, or on how many days, the event ``name`` happens."""
+
+    __slots__ = ()
+
+    def count(self, times: int = 1) -> Outcome:
+        """Do what :meth:`clientsdk.Client.count` does with this metric's event."""
+        try:
+            return self._hand_in(self._client.count, times)
+        finally:
+            del times
+
+
+class Funnel(Measured, Generic[Value]):
+    """A metric that measures the furthest step of a period."""
+
+    __slots__ = ()
+
+    def reach(self, step: Value) -> Outcome:
+        """Do what :meth:`clientsdk.Client.reach` does with this metric's name."""
+        try:
+            return self._hand_in(self._client.reach, step)
+        finally:
+            del step
 
 
 def check_plan(client: Client, plan: bytes) -> None:

@@ -84,6 +84,17 @@ def device_lines(ledger: Ledger, full: bool) -> list[str]:
                 "held": lambda charge: "yes" if charge.held else "erased",
             },
         )
+    if ledger.measured:
+        lines.append("")
+        lines += columns(
+            ledger.measured,
+            {
+                "measured now": lambda measure: measure.metric,
+                "true value in the file": lambda measure: measure.measure,
+                "reserved": lambda measure: exact(measure.reserved),
+                "drawn after": lambda measure: minute(measure.end),
+            },
+        )
     if not ledger.pending:
         return [*lines, "", "nothing is left to be released"]
     segmented = any(chain.segment for chain in ledger.pending)

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from clientsdk import diagnostics
 from clientsdk.consent import ConsentKeeper
-from clientsdk.item_counter import ItemCounter
 from clientsdk.lifecycle import no_fork
 from clientsdk.outcomes import FlushResult
+from clientsdk.recorder import Recorder
 from clientsdk.sending.tasks import FlushTask, out_of_time, start_call
 from clientsdk.sending.worker import Worker
 from clientsdk.stats import OutcomeTally
@@ -35,7 +35,7 @@ class Outgoing:
         store: Store,
         publisher: Publisher,
         age: int | None,
-        counter: ItemCounter,
+        recorder: Recorder,
         consent: ConsentKeeper,
         tally: OutcomeTally,
         now: Callable[[], int],
@@ -43,7 +43,8 @@ class Outgoing:
         self._store = store
         self._sends = publisher, age
         self._sender: Sender | None = None
-        self._counter = counter
+        self._recorder = recorder
+        self._counter = recorder.counter
         self._consent = consent
         self._tally = tally
         self._now = now
@@ -84,7 +85,7 @@ class Outgoing:
         """
         store = self._store
         worker = Worker(store, resolution, self._now, self.next_due, self.flush)
-        if store.waiting:
+        if store.waiting or (store.consented and store.plans.opened.measured):
             worker.start()
         return worker
 
@@ -102,7 +103,7 @@ class Outgoing:
     def next_due(self, after: int | None = None) -> int | None:
         self.settle(self._now())
         with self._store.transaction(READ) as connection:
-            soonest, counted = outbox.next_due(connection, after), self._counter.next_due()
+            soonest, counted = self._store.soonest(connection, after), self._counter.next_due()
             # A period that could not be settled, such as on a full disk, stays due.
             if counted is not None and (after is None or counted > after):
                 soonest = counted if soonest is None else min(soonest, counted)
@@ -117,7 +118,12 @@ class Outgoing:
         return None
 
     def settle(self, now: int) -> None:
-        """Draw from what was counted in periods that are over; if that fails, again later."""
+        """Draw from what was counted in periods that are over; if that fails, again later.
+
+        Also begin to measure in a period that has come.
+        """
+        with suppress(StoreError, OSError):
+            self._recorder.attend(now)
         if self._counter.begun:
             with suppress(StoreError, OSError):
                 self._counter.settle(now)

@@ -59,7 +59,7 @@ def open_parts(given: Opening) -> ClientParts:
     counter = recorder.counter
     consent = consent_of(given, store, counter)
     tried = given.publisher, settings.quota.age_ms
-    outgoing = Outgoing(store, *tried, counter, consent, given.tally, now)
+    outgoing = Outgoing(store, *tried, recorder, consent, given.tally, now)
     return ClientParts(store, recorder, consent, outgoing)
 
 

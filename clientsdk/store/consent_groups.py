@@ -13,7 +13,7 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from clientsdk.outcomes import Consent
-from clientsdk.store import claims, permanent
+from clientsdk.store import claims, measures, permanent
 from clientsdk.store.accounts import tally_name
 from clientsdk.store.plans import Plans
 from sotto.errors import StoreError
@@ -166,10 +166,11 @@ def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None
 
 
 def _forget(connection: Connection, tallies: Iterable[str]) -> None:
-    """Forget reservoirs, counts and permanent responses; that they were used is remembered."""
+    """Forget reservoirs, counts, measures and permanent responses, but not that they were used."""
     for tally in tallies:
         connection.execute(
             "UPDATE reservoir SET due = 0, chain = x'', cost = 0 WHERE tally = ?", (tally,)
         )
         claims.abandon(connection, tally)
+        measures.erase(connection, tally)
         permanent.erase(connection, tally)

@@ -10,7 +10,9 @@ from sqlite3 import Connection
 from sotto.errors import StoreError
 from sotto.files import make_private, open_file
 
-VERSION = 7
+VERSION = 8
+#: The last one without measures, whose tables are added.
+_BEFORE_MEASURES = 7
 #: A store has this in its header, and :data:`TABLE` elsewhere.
 LABEL = b"SOTT"
 APPLICATION = int.from_bytes(LABEL, "big")
@@ -120,6 +122,18 @@ _TABLES = (
     )""",
     "CREATE TABLE consent_group (name TEXT PRIMARY KEY, consent TEXT NOT NULL) WITHOUT ROWID",
 )
+_MEASURES = (
+    # Each row of a measure keeps its size, and its place in a table apart from its index.
+    """CREATE TABLE measure (
+        tally TEXT PRIMARY KEY,
+        period INTEGER NOT NULL,
+        plan INTEGER NOT NULL,
+        metric INTEGER NOT NULL,
+        cell INTEGER NOT NULL,
+        state BLOB NOT NULL
+    )""",
+    "CREATE TABLE first_use (tally TEXT PRIMARY KEY, period INTEGER NOT NULL) WITHOUT ROWID",
+)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: Errors that SQLite raises; its error about damaged names of tables is no valid text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -206,20 +220,19 @@ def examine(connection: Connection) -> bool:
 
 
 def prepare(connection: Connection) -> bool:
-    """Create the tables if there are none, and return whether they are new."""
+    """Create the tables that are not there, and return whether there were none."""
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if objects:
-        check(connection)
+    if objects and check(connection) == VERSION:
         return False
-    for statement in _TABLES:
+    for statement in _MEASURES if objects else _TABLES + _MEASURES:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    return True
+    return not objects
 
 
-def check(connection: Connection) -> None:
-    """Raise StoreError if a file is no device's store, or one of another version.
+def check(connection: Connection) -> int:
+    """Return a store's version; StoreError if a file is no device's, or of one not read here.
 
     That of an earlier version is a DamagedError: the app goes on with another file, which charges
     for all that this one may have spent.
@@ -231,10 +244,11 @@ def check(connection: Connection) -> None:
             "the state file is a database of another application: name a file of its own"
         )
     found = f"the state file has schema {version}; this version reads {VERSION}"
-    if version < VERSION:
+    if version < _BEFORE_MEASURES:
         raise DamagedError(f"{found}: an app sets it aside, and its period counts as spent")
     if version > VERSION:
         raise StoreError(found)
+    return int(version)
 
 
 def _opened(database: str) -> Connection:

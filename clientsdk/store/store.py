@@ -21,6 +21,7 @@ from clientsdk.store import (
     claims,
     consent_groups,
     damaged_files,
+    measures,
     outbox,
     panels,
     permanent,
@@ -109,6 +110,9 @@ class Store:
         #: The secret by which an experiment's arm is known; empty if there is none.
         self.arm_secret = b""
         self.buffer: list[Recording] = []
+        #: Measures that have begun and may be added to, by tally, and the states of some of them.
+        self.begun: set[str] = set()
+        self.states: dict[str, bytes] = {}
         self.lapsed = self.misdated = 0
         self.withdrew: bool = False
         self.stop_number = self._done = 0
@@ -190,7 +194,13 @@ class Store:
         if not newest:
             raise self.database.disown("an older copy of it")
         self.refusals.clear()
+        self._forget_measures()
         self.outbox.room = 0
+
+    def _forget_measures(self) -> None:
+        """Forget what memory has of measures, which may be others in the file now."""
+        self.begun.clear()
+        self.states.clear()
 
     def write_buffered(self, connection: Connection) -> None:
         """Move the buffered recordings into the tables, none of them twice after an interrupt."""
@@ -335,12 +345,14 @@ class Store:
         self.consent = consent
         self.consents += 1
         self.refusals.clear()
+        self._forget_measures()
         if consent is not GIVEN:
             for table in ("chain", "pseudonym", "signing"):
                 connection.execute(f"DELETE FROM {table}")
             # That a reservoir or a count was used in this period is not forgotten.
             connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
             claims.abandon(connection)
+            measures.erase(connection)
             permanent.erase(connection)
             self.forget_periods(connection)
             self.outbox.named = False
@@ -419,6 +431,7 @@ class Store:
             # Values recorded in periods that have not come have times that are not true.
             self.misdated += outbox.erase_after(connection, period)
             self.plans.go_back(connection)
+            measures.forget_first_uses(connection, period)
             self._enter(connection, period)
         else:
             self.advance(connection, period)
@@ -431,6 +444,7 @@ class Store:
     def _enter(self, connection: Connection, period: int) -> None:
         """Begin a period, or go on with one: what was reserved in it once stays reserved."""
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        self._answer_measures(connection, period, secret)
         with arms.random_bytes():
             secret = pseudonyms.advance(secret, self._source)
         connection.execute("UPDATE secret SET value = ?", (secret,))
@@ -448,6 +462,27 @@ class Store:
         self.erasure.schedule(connection)
         self.erase_old_copies(connection, period * self._budget[1])
 
+    def _answer_measures(self, connection: Connection, period: int, secret: bytes) -> None:
+        """Erase what was measured in the period that is left, and draw from it for a later one."""
+        self._forget_measures()
+        for row in measures.take(connection):
+            try:
+                plan = self.plans.get(connection, row.plan)
+            except StoreError:
+                continue
+            if row.period >= period or plan.expired(period * plan.period):
+                continue
+            signed = plan.signed
+            identity = outbox.identity(connection, row.period, signed=signed)
+            identity = identity or pseudonyms.identity(
+                plan.collector, row.period, secret, signed=signed
+            )
+            chain = measures.answer(plan, row, identity.pseudonym, self._source)
+            outbox.remember(connection, row.period, identity)
+            outbox.insert(connection, [chain])
+            self.outbox.count(chain)
+            self.plans.next_expiry = min(self.plans.next_expiry, plan.expires)
+
     def forget_periods(self, connection: Connection) -> bool:
         """Erase the pseudonym, key and metrics of past periods that have no chain left, if any."""
         erased = outbox.forget(connection, self.accounts.period)
@@ -459,8 +494,10 @@ class Store:
 
     def expire(self, connection: Connection, now: int) -> int:
         """Erase all chains of expired plans; return how many. Permanent responses stay."""
-        erased = self.plans.erase_expired(connection, self.moment(now))
-        if erased:
+        self._forget_measures()
+        moment = self.moment(now)
+        erased = self.plans.erase_expired(connection, moment)
+        if measures.erase_expired(connection, moment) or erased:
             self.forget_periods(connection)
             self.erasure.schedule(connection)
         return erased
@@ -500,9 +537,17 @@ class Store:
             return outbox.count_due(connection, now)
 
     def next_due(self, after: int | None = None) -> int | None:
-        """Return when the next level is due, as :func:`clientsdk.store.outbox.next_due` does."""
+        """Return :meth:`soonest`, in a transaction of its own."""
         with self.transaction(READ) as connection:
-            return outbox.next_due(connection, after)
+            return self.soonest(connection, after)
+
+    def soonest(self, connection: Connection, after: int | None) -> int | None:
+        """Return when the next level is due, or a period ends in which something is measured."""
+        due = outbox.next_due(connection, after)
+        end = measures.next_end(connection, self._budget[1])
+        if end is None or (after is not None and end <= after):
+            return due
+        return end if due is None else min(due, end)
 
     def ledger(self) -> Ledger:
         from clientsdk import ledger

@@ -78,6 +78,13 @@ def description(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         "What the reports show:",
         *(f"  {metric.name}: {what_reports_show(metric)}" for metric in plan.metrics),
     ]
+    if plan.measured:
+        lines += ["", "What devices measure; true values are in their files until they are drawn:"]
+        lines += [
+            f"  {metric.name}: {metric.measure.in_words()}"
+            for metric in plan.measured
+            if metric.measure is not None
+        ]
     if chosen:
         lines += ["", "Mechanisms that the plan left open:"]
         lines += [f"  {name}: {why}" for name, why in chosen.items()]

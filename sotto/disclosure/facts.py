@@ -94,6 +94,8 @@ def value(metric: CompiledMetric) -> str:
         "vector": f"{metric.spec.get('dimensions')} numbers from {limits}",
         "top_item": f"which was most frequent of {listed}",
     }[metric.type]
+    if metric.measure is not None:
+        text = f"{metric.measure.in_words()}: {text}"
     return text + ("; or that there is none" if metric.missing else "")
 
 
@@ -106,7 +108,7 @@ def how_often(plan: CompiledPlan, metric: CompiledMetric) -> str:
         "every": f"the first {metric.limit} values in {period}",
         "constant": f"the first value after you agree, in each {period} with new randomness",
     }[metric.kind]
-    if metric.type == "top_item":
+    if metric.type == "top_item" or metric.stored:
         text = f"once in {period}"
     return text + (f", in one such period of {metric.panel}" if metric.panel > 1 else "")
 
@@ -172,13 +174,25 @@ def _years(count: float) -> str:
 
 def kept(plan: CompiledPlan) -> Iterator[str]:
     """Yield how long values and answers stay on the device."""
-    if any(metric.type == "top_item" for metric in plan.metrics):
+    listed = "; ".join(
+        f"{each.name} ({each.measure.in_words()})"
+        for each in plan.metrics
+        if each.measure is not None
+    )
+    if listed:
         yield (
-            "True answers are not stored. Counts of items are kept in memory until the "
-            f"{span(plan.period)} are over; all other true answers only until they are randomized."
+            f"This device stores true values: {listed}. Whoever can read its files learns them. "
+            f"They are erased when the {span(plan.period)} are over and one answer is drawn from "
+            "them, and when you withdraw; the time of the first use only when you withdraw."
         )
-    else:
-        yield "True answers are not stored: they are in memory only until they are randomized."
+    counted = any(metric.type == "top_item" for metric in plan.metrics)
+    other = "Other true" if listed else "True"
+    yield (
+        f"{other} answers are not stored. Counts of items are kept in memory until the "
+        f"{span(plan.period)} are over; all other true answers only until they are randomized."
+        if counted
+        else f"{other} answers are not stored: they are in memory only until they are randomized."
+    )
     longest = span(max(metric.horizon for metric in plan.metrics))
     yield (
         "Randomized answers wait on this device until the last of them is sent. What could not be "

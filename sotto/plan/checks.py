@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from sotto.errors import ParameterError
 from sotto.plan.durations import duration_text
+from sotto.plan.measures import KINDS, NO_STEP, RECORDED, edge_labels
 from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 
 TYPE_CHECKING = False
@@ -110,7 +111,9 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
         )
     if metric.data_type is not None and metric.data_type not in DATA_TYPES:
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
-    return problems + _otel_problems(metric) + _type_problems(metric)
+    problems += _otel_problems(metric) + _type_problems(metric)
+    # A measure is one of a sound type.
+    return problems or measure_problems(metric, period)
 
 
 def _otel_problems(metric: CompiledMetric) -> list[str]:
@@ -137,6 +140,64 @@ def _otel_problems(metric: CompiledMetric) -> list[str]:
     elif not numeric and not (source.attribute and are_words(source.attribute)):
         problems.append(": otel: a category needs the attribute whose value it is, on one line")
     return problems
+
+
+def measure_problems(metric: CompiledMetric, period: int) -> list[str]:
+    """Return what is wrong with the measure of a metric that is sound without it."""
+    measure = metric.measure
+    if measure is None:
+        return [": stored: true is for a metric that has a measure"] if metric.stored else []
+    kind, problems = measure.kind, []
+    if kind not in KINDS:
+        return [f": measure {kind!r} must be one of {', '.join(KINDS)}"]
+    fits = {"furthest": not metric.numeric and metric.type == "ordinal"}
+    if kind in ("count", "last"):
+        fits[kind] = metric.numeric or metric.type == "boolean"
+    if not fits.get(kind, metric.numeric) or (kind == "age" and metric.edges is None):
+        problems.append(f": {_named(metric.type)} like this cannot be the measure {kind}")
+    if metric.kind != "first":
+        problems.append(": repeat: a measure is one a period, so that it must be {once: first}")
+    if not metric.stored:
+        problems.append(
+            f": measure {kind} keeps true values in the device's file until they are drawn from: "
+            "say so with stored: true"
+        )
+    if bool(measure.of) != (kind not in ("furthest", "age")) or (
+        measure.of and not NAME.fullmatch(measure.of)
+    ):
+        problems.append(f": measure {kind} {measure.of!r} must be a name: {NAME_RULE}")
+    if kind == "age" and (measure.every <= 0 or measure.every % period):
+        problems.append(
+            f": measure age {duration_text(measure.every)} must be a multiple of the period, "
+            f"{duration_text(period)}"
+        )
+    if kind == "age" and metric.edges != tuple(range(len(metric.edges or ()))):
+        problems.append(": measure age has the edges 0, 1, 2 and so on, one for each age")
+    if kind == "furthest" and (metric.domain or ("",))[0] != NO_STEP:
+        problems.append(f": the first value of the measure furthest must be {NO_STEP!r}")
+    if kind in ("furthest", "age") and metric.spec["name"] != "grr":
+        problems.append(f": measure {kind} needs the mechanism grr: its estimates are ratios")
+    if kind in RECORDED and metric.missing is (kind == "sum"):
+        problems.append(
+            ": a sum is never missing: leave out missing"
+            if metric.missing
+            else f": measure {kind} needs missing: true, for a period in which nothing is recorded"
+        )
+    if metric.missing and kind not in RECORDED:
+        problems.append(f": measure {kind} is never missing: leave out missing")
+    return problems
+
+
+def source_problems(metrics: Sequence[CompiledMetric]) -> list[str]:
+    """Return which names are recorded both as a metric's values and for the measure of another."""
+    plain = {metric.name for metric in metrics if metric.measure is None}
+    return [
+        f"metric {metric.name!r}: measure {metric.measure.kind} {metric.measure.of!r} cannot be of "
+        "a name that is a metric without a measure"
+        for metric in metrics
+        if metric.measure is not None and metric.measure.method == "record"
+        if metric.measure.of in plain
+    ]
 
 
 def words_problems(**texts: str | None) -> list[str]:
@@ -307,6 +368,13 @@ def _type_problems(metric: CompiledMetric) -> list[str]:
 
 def _domain_problems(metric: CompiledMetric) -> list[str]:
     listed = metric.type in _LISTED and metric.range is None
+    edges = metric.edges
+    if edges is not None and not listed:
+        return [f": {_named(metric.type)} like this has no edges"]
+    if edges is not None and (
+        not 2 <= len(edges) <= MAX_DOMAIN or any(low >= high for low, high in pairwise(edges))
+    ):
+        return [f": edges must be 2 to {MAX_DOMAIN} whole numbers, in increasing order"]
     if not listed:
         return [f": {_named(metric.type)} has no domain"] if metric.domain is not None else []
     domain = metric.domain or ()
@@ -330,6 +398,11 @@ def _domain_problems(metric: CompiledMetric) -> list[str]:
 
 def _outside_problems(metric: CompiledMetric, domain: tuple[str, ...]) -> list[str]:
     """Of what becomes of a value that is not listed; among values in order there is no other."""
+    if metric.edges is not None:
+        problems = [] if metric.outside == "clip" else [": outside must be 'clip' where edges are"]
+        if domain != edge_labels(metric.edges):
+            problems.append(": the domain must name the bins between its edges")
+        return problems
     place = "other" if metric.type != "ordinal" else "missing"
     if metric.outside in domain or (
         metric.outside == place and (metric.type != "ordinal" or metric.missing)
@@ -345,7 +418,7 @@ def _range_problems(metric: CompiledMetric) -> list[str]:
         problems = []
         if metric.range is not None:
             problems.append(f": {_named(metric.type)} has no range")
-        if metric.unit is not None:
+        if metric.unit is not None and not metric.numeric:
             problems.append(f": {_named(metric.type)} has no unit")
         if metric.type not in _LISTED and metric.outside is not None:
             problems.append(f": {_named(metric.type)} has no outside")

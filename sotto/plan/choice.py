@@ -38,6 +38,8 @@ class Asked(NamedTuple):
     counts: int | None = None
     #: Whether a number's quantiles are wanted, with intervals.
     quantiles: bool = False
+    #: Whether the device measures the value itself.
+    measured: bool = False
 
     @property
     def level(self) -> int:
@@ -115,12 +117,15 @@ def choose(asked: Asked) -> Choice:
         except PlanError:
             # Which level or size it is about is said by the checks, as if grr had been asked for.
             return Choice(spec_of("grr", asked), "")
-    name, why = _ONLY[asked.kind]
+    name, why = _MEASURED if asked.measured else _ONLY[asked.kind]
     spec = spec_of(name, asked)
     if spec.get("subset_size") == 1:
         why = "with one candidate favoured it is grr: at this epsilon more are no nearer"
     return Choice(spec, why)
 
+
+#: The mechanism of an ordinal metric that the device measures.
+_MEASURED = ("grr", "shares without bias, of which funnels and retention are ratios")
 
 #: The mechanisms of types that have a best one whatever the ladder.
 _ONLY = {

@@ -153,7 +153,9 @@ def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
     constant = metric.repeat.kind == "constant"
     counts = _counts(file, metric)
     quantiles = isinstance(metric, NumberFile) and metric.quantiles
-    asked = Asked(metric.type, metric.given, ladder, name, constant, counts, quantiles)
+    # One by grr cannot be missing.
+    measured = metric.measure is not None and not metric.missing
+    asked = Asked(metric.type, metric.given, ladder, name, constant, counts, quantiles, measured)
     try:
         if metric.mechanism is None:
             return choose(asked)

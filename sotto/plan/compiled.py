@@ -37,6 +37,7 @@ from sotto.plan.checks import (
     group_problems,
     mechanism_problems,
     metric_problems,
+    source_problems,
     stays_in_line,
     words_problems,
 )
@@ -214,6 +215,40 @@ class CompiledPlan:
             # Not the name that was given: an app may have put a value in its place.
             has = f"plan {self.plan!r} has no such metric; it has {', '.join(self._by_name)}"
             raise UnknownMetricError(has + did_you_mean(name, self._by_name)) from None
+
+    @cached_property
+    def measured(self) -> tuple[CompiledMetric, ...]:
+        """The metrics whose values the device measures itself."""
+        return tuple(metric for metric in self.metrics if metric.measure is not None)
+
+    @cached_property
+    def _fed(self) -> dict[str, dict[str, tuple[CompiledMetric, ...]]]:
+        fed: dict[str, dict[str, tuple[CompiledMetric, ...]]] = {}
+        for metric in self.measured:
+            assert metric.measure is not None
+            names = fed.setdefault(metric.measure.method, {})
+            # Steps of a funnel are reached by the name of their metric.
+            of = metric.measure.of or metric.name
+            names[of] = (*names.get(of, ()), metric)
+        return fed
+
+    def fed(self, method: str, name: str) -> tuple[CompiledMetric, ...]:
+        """Return the metrics that a method of the client feeds under a name.
+
+        Raises UnknownMetricError if there are none.
+        """
+        named = self._fed.get(method, {})
+        try:
+            return named[name]
+        except (KeyError, TypeError):
+            if not isinstance(name, str):
+                said = f"a name must be a str; got {type_of(name)}"
+                raise ValueTypeError(said) from None
+            has = ", ".join(named) or "none"
+            raise UnknownMetricError(
+                f"plan {self.plan!r} has no measure that {method}() feeds by that name; it has "
+                f"{has}{did_you_mean(name, named)}"
+            ) from None
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -419,7 +454,7 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     names = [metric.name for metric in plan.metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"metric {name!r} is given twice")
-    return problems
+    return problems + source_problems(plan.metrics)
 
 
 def _decision_problems(plan: CompiledPlan) -> list[str]:

@@ -6,6 +6,7 @@ plans, compiled ones too, by :mod:`sotto.plan.checks`.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Hashable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
@@ -27,7 +28,9 @@ from pydantic import (
 from mechanisms.frozen import names_of
 from mechanisms.registry import mechanisms_for
 from sotto.errors import PlanError, did_you_mean
+from sotto.plan.checks import MAX_DOMAIN
 from sotto.plan.compiled import MINIMUM_REPORTS
+from sotto.plan.measures import KINDS, NO_STEP, Measure, edge_labels
 from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 from sotto.plan.scalars import Day, Duration, Micro, Number, Panel, Text, Words, shown
 
@@ -79,6 +82,34 @@ class OtelFile(_Model):
 
     instrument: StrictStr
     attribute: StrictStr | None = None
+
+
+class MeasureFile(_Model):
+    """The device's own way to a value: what it adds up over a period."""
+
+    count: Text | None = None
+    days: Text | None = None
+    furthest: tuple[Text, ...] | None = None
+    age: Duration | None = None
+    up_to: StrictInt | None = None
+    max: Text | None = None
+    min: Text | None = None
+    sum: Text | None = None
+    last: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> MeasureFile:
+        given = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(given) != 1 or (self.up_to is None) == (self.age is not None):
+            listed = ", ".join(f"{{{kind}: ...}}" for kind in KINDS if kind != "age")
+            raise ValueError(f"must be one of {listed} and {{age: 7d, up_to: 12}}")
+        return self
+
+    @property
+    def compiled(self) -> Measure:
+        [kind] = [kind for kind in KINDS if getattr(self, kind) is not None]
+        of = getattr(self, kind)
+        return Measure(kind, of if isinstance(of, str) else "", self.age or 0)
 
 
 class Named(NamedTuple):
@@ -179,6 +210,8 @@ class MetricFile(_Model):
     data_type: StrictStr | None = None
     group: StrictStr | None = None
     otel: OtelFile | None = None
+    measure: MeasureFile | None = None
+    stored: StrictBool = False
 
     @field_validator("mechanism", mode="before")
     @classmethod
@@ -202,7 +235,8 @@ class MetricFile(_Model):
         """Those of its fields that the compiled plan has, too; None for an absent one."""
         shared = set(names_of(CompiledMetric))
         said = {name: each for name, each in self if name in shared}
-        return {**said, "otel": self.otel and self.otel.model_dump(exclude_none=True)}
+        otel = self.otel and self.otel.model_dump(exclude_none=True)
+        return {**said, "otel": otel, "measure": self.measure and self.measure.compiled}
 
 
 class BooleanFile(MetricFile):
@@ -284,35 +318,57 @@ class VectorFile(NumberFile):
 
 
 class OrdinalFile(MetricFile):
-    """One of a list of values in order, or of equidistant points of a range."""
+    """One of a list of values in order, of equidistant points of a range, or of bins."""
 
     type: Literal["ordinal"]
     values: tuple[Text, ...] | None = None
     range: tuple[Number, Number] | None = None
     points: StrictInt | None = None
+    edges: tuple[StrictInt, ...] | None = None
     unit: StrictStr | None = None
     outside: Text | None = None
 
     @model_validator(mode="after")
     def _one_of_them(self) -> OrdinalFile:
-        if (self.values is None) == (self.range is None) or (
+        given = (self._values, self.range, self._edges, self.values and self._steps)
+        if len([each for each in given if each is not None]) != 1 or (
             (self.range is None) != (self.points is None)
         ):
-            raise ValueError("must have either values, or range and points")
+            raise ValueError("must have either values, or range and points, or edges")
         return self
 
     @property
+    def _steps(self) -> tuple[str, ...] | None:
+        steps = self.measure and self.measure.furthest
+        return None if steps is None else (NO_STEP, *steps)
+
+    @property
+    def _values(self) -> tuple[str, ...] | None:
+        return self.values or self._steps
+
+    @property
+    def _edges(self) -> tuple[int, ...] | None:
+        """The bins; of an age they are all ages, the last one open."""
+        most = self.measure.up_to if self.measure else None
+        if most is None or self.edges is not None:
+            return self.edges
+        return (*builtins.range(min(most, MAX_DOMAIN) + 1),)
+
+    @property
     def size(self) -> int:
-        return (self.points or len(self.values or ())) + self.missing
+        return (self.points or len(self._edges or self._values or ())) + self.missing
 
     @property
     def details(self) -> dict[str, object]:
         outside: str | None = "clip"
-        if self.range is None:
-            values = self.values or ()
+        domain = self._values
+        if self._edges is not None:
+            domain = edge_labels(self._edges) if self._edges else ()
+        elif self.range is None:
+            values = domain or ()
             middle = values[(len(values) - 1) // 2] if values else None
-            outside = "missing" if self.missing else middle
-        place = {"range": self.range, "domain": self.values}
+            outside = "missing" if self.missing else NO_STEP if self._steps else middle
+        place = {"range": self.range, "domain": domain, "edges": self._edges}
         return {**super().details, **place, "outside": self.outside or outside}
 
 
@@ -452,6 +508,7 @@ _SHAPES = {
     "ceilings": "{period: 6, lifetime: 300}",
     "repeat": "{once: first} or {every: 3}",
     "ladder": "[{epsilon: 0.5}, {epsilon: 1, after: 1d}]",
+    "measure": "{count: export} or {age: 7d, up_to: 12}",
     "metrics": "{theme: {type: category, ...}}",
     "otel": "{instrument: http.client.request.duration}",
 }
@@ -498,6 +555,7 @@ def _keys(place: tuple[str | int, ...]) -> list[str]:
         "decision": DecisionFile,
         "experiment": ExperimentFile,
         "ladder": LevelFile,
+        "measure": MeasureFile,
         "otel": OtelFile,
         "repeat": RepeatFile,
     }

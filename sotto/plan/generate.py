@@ -52,7 +52,9 @@ def module_text(plan: CompiledPlan, package: str = "clientsdk") -> str:
     data = plan.to_json()
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     fields = [f"        self.{each.attribute}: Final = {each.stem}Metric(client)" for each in named]
+    bases = {_base(each).partition("[")[0] for each in named}
     return template(__package__, "typed_module.txt").format(
+        bases=", ".join(sorted(bases)),
         described="\n".join(_described(plan)),
         plan=plan,
         imports="\n".join(imports),
@@ -153,8 +155,10 @@ def _quoted_as(literal: str, text: str) -> str:
 
 def _values(metric: CompiledMetric) -> tuple[str, ...]:
     """Return the strings that may be recorded, nothing where these are not listed."""
-    if metric.domain is None:
+    if metric.domain is None or metric.edges is not None:
         return ()
+    if metric.measure is not None:
+        return metric.domain[1:] if len(metric.domain) <= MOST_LITERALS else ()
     names = metric.labels if metric.type != "ordinal" else metric.domain
     if metric.missing and metric.type != "ordinal":
         names = names[:-1]
@@ -180,11 +184,18 @@ def _type(named: _Names) -> str:
     metric = named.metric
     if _values(metric):
         text = f"{named.stem}Value"
-    elif metric.type == "ordinal" and metric.range is not None:
+    elif metric.numeric:
         text = "float"
     else:
         text = _TYPES.get(metric.type, "str")
     return f"{text} | None" if metric.missing else text
+
+
+def _base(named: _Names) -> str:
+    """Return the class of ``clientsdk.typed`` that has the method which feeds a metric."""
+    method = "record" if (measure := named.metric.measure) is None else measure.method
+    base = {"record": "Metric", "count": "Counted", "reach": "Funnel", "": "Measured"}[method]
+    return f"{base}[{_type(named)}]" if base in ("Metric", "Funnel") else base
 
 
 def _class(plan: CompiledPlan, named: _Names) -> str:
@@ -195,10 +206,11 @@ def _class(plan: CompiledPlan, named: _Names) -> str:
         for paragraph in (*words, _what(metric), _cost(plan, metric))
         for line in ("", *textwrap.wrap(paragraph, 84))
     ][1:]
-    name = f'    name = "{metric.name}"'
+    called = metric.measure.of if metric.measure is not None else ""
+    name = f'    name = "{called or metric.name}"'
     return template(__package__, "metric_class.txt").format(
         named=named,
-        type=_type(named),
+        base=_base(named),
         said="\n".join(f"    {line}".rstrip() for line in _escaped(said)).lstrip(),
         name=name if len(name) <= _WIDTH else f"{name}  # noqa: E501",
     )
@@ -217,6 +229,8 @@ def _what(metric: CompiledMetric) -> str:
     """Return what may be recorded, in a sentence or two."""
     unit = f" {metric.unit}" if metric.unit else ""
     limits = "" if metric.range is None else f"[{metric.range[0]:g}, {metric.range[1]:g}]{unit}"
+    if metric.edges is not None:
+        limits = f"one of {len(metric.edges)} bins, {metric.labels[0]} to {metric.labels[-1]}{unit}"
     size = len(metric.domain or ())
     text = {
         "category": f"One of {size} values",
@@ -245,6 +259,8 @@ def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     }[metric.kind]
     if metric.type == "top_item":
         how_often = "the most frequent item"
+    if metric.measure is not None:
+        how_often = metric.measure.in_words()
     delays = [f"after {duration_text(each)}" if each else "soon after" for each in metric.delays]
     *levels, last = (
         f"{amount(level.epsilon)} {delay}"

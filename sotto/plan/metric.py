@@ -8,12 +8,14 @@ depend on it. A number outside a range is clipped, a value that is not listed be
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from mechanisms.frozen import frozen, replace
 from sotto.errors import PlanError, ValueTypeError, type_of, unboxed
 from sotto.plan.fields import LARGEST, Fields, in_json, written
+from sotto.plan.measures import Measure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,6 +131,12 @@ class CompiledMetric:
     #: None where that is a 5 % chance of any such name.
     false_discovery_rate: float | None = None
     otel: OtelSource | None = None
+    #: The least whole number of each bin of an ordinal metric, whose names are its domain.
+    edges: Wire[tuple[int, ...] | None] = None
+    #: The device's own way to the value; None where the app records it.
+    measure: Wire[Measure | None] = None
+    #: Whether the device keeps true values in its file until they are drawn from.
+    stored: bool = False
 
     @classmethod
     def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
@@ -153,6 +161,7 @@ class CompiledMetric:
             raise PlanError(f"{where}: range must be two numbers, low and high")
         mechanism = fields.take("mechanism", dict)
         otel = fields.take("otel", dict, None)
+        measure = fields.take("measure", dict, None)
         return fields.record(
             cls,
             index=index,
@@ -163,6 +172,10 @@ class CompiledMetric:
             ladder=ladder,
             horizon=(sent[-1].after if sent else 0) + lateness,
             otel=None if otel is None else Fields(otel, f"{where}, otel").record(OtelSource),
+            edges=fields.items("edges", (int,)),
+            measure=None
+            if measure is None
+            else Fields(measure, f"{where}, measure").record(Measure),
         )
 
     def document(self) -> dict[str, object]:
@@ -281,9 +294,15 @@ class CompiledMetric:
         """Types of which every value has a symbol, whatever it is: no proof need be made."""
         if self.type in ("boolean", "survey"):
             return frozenset({bool})
-        if self.type == "number" or (self.type == "ordinal" and self.domain is None):
+        if self.numeric:
             return frozenset({int, float})
         return frozenset() if self.type == "vector" else frozenset({str})
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers, one a recording."""
+        ordered = self.type == "ordinal" and (self.range is not None or self.edges is not None)
+        return self.type == "number" or ordered
 
     def encode(self, value: object) -> Symbol:
         """Return the symbol of a value: what the mechanism randomizes.
@@ -325,6 +344,8 @@ class CompiledMetric:
         self.encode(value)
         if value is None:
             return True
+        if self.edges is not None:
+            return cast(float, value) >= self.edges[0] or self._is_gone(value)
         if self.domain is not None:
             return value in self.domain or value == self.outside
         if self.range is None:
@@ -350,8 +371,15 @@ class CompiledMetric:
         return symbol
 
     def _ordinal(self, value: object) -> int:
-        """Return the number of a listed value, or of the nearest point (of two, the lower one)."""
-        if self.domain is not None:
+        """Return the number of a listed value, of a bin, or of the nearest point (of two, the lower
+        one).
+        """
+        if self.edges is not None and _is_number(value):
+            number = self.real(value)
+            if number != number:
+                return len(self.edges) if self.missing else 0
+            return max(bisect_right(self.edges, number) - 1, 0)
+        if self.domain is not None and self.edges is None:
             if not isinstance(value, str):
                 raise self._refused("str", value)
             # A value that is not listed is missing, in a plan that names no other place for it.
@@ -379,18 +407,22 @@ class CompiledMetric:
         # Not a number counts as the lowest.
         return tuple([self._scaled(number) or 0.0 for number in numbers])
 
+    def real(self, value: Any) -> float:
+        """Return a number as a float; ValueTypeError for what float() does not take."""
+        try:
+            # Narrow numpy floats would overflow, and warn, for some values and not for others.
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+        except (TypeError, ValueError, ArithmeticError):
+            # An error of an app's own type of number may say which number it is.
+            raise self._refused("a number that float() takes", value) from None
+
     def _scaled(self, value: float) -> float | None:
         """Return a number clipped to the range and scaled to [0, 1]; None for NaN."""
         assert self.range is not None
         low, high = self.range
-        try:
-            # Narrow numpy floats would overflow, and warn, for some values and not for others.
-            value = float(value)
-        except OverflowError:
-            value = math.inf if value > 0 else -math.inf
-        except (TypeError, ValueError, ArithmeticError):
-            # An error of an app's own type of number may say which number it is.
-            raise self._refused("a number that float() takes", value) from None
+        value = self.real(value)
         if value >= high:
             return 1.0
         if value > low:

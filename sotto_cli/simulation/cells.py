@@ -103,7 +103,7 @@ def value_parser(metric: CompiledMetric) -> Parser:
     the plan says whether it fits. A cell of a vector has its numbers one after another, between
     blanks, commas or semicolons.
     """
-    if metric.type == "number" or (metric.type == "ordinal" and metric.range is not None):
+    if metric.numeric:
         of_text: Callable[[str], object] = _number
     else:
         parsers = {"boolean": _boolean, "survey": _boolean, "vector": _vector}

@@ -70,7 +70,7 @@ def warnings(metrics: Sequence[CompiledMetric]) -> list[str]:
 
 def _any_value(metric: CompiledMetric) -> object:
     if metric.domain is not None:
-        return metric.domain[0]
+        return metric.edges[0] if metric.edges else metric.domain[0]
     if metric.range is not None:
         return metric.range[0]
     return "" if metric.type == "string" else False

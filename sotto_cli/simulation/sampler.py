@@ -173,8 +173,8 @@ def app_value(metric: CompiledMetric, symbol: Any) -> Any:
         return None
     if metric.type in ("boolean", "survey"):
         return bool(symbol)
-    if metric.type == "ordinal" and metric.range is not None:
-        return metric.points[symbol]
+    if metric.type == "ordinal" and metric.numeric:
+        return (metric.edges or metric.points)[symbol]
     return metric.labels[symbol]
 
 
@@ -192,7 +192,8 @@ def _plan(metric: CompiledMetric, kind: str, limit: int, cost: int) -> CompiledP
         "window": period,
         "panel": 1,
     }
-    for word in ("group", "data_type", "description", "purpose", "panel"):
+    # A value is recorded here, whatever measures it elsewhere.
+    for word in ("group", "data_type", "description", "purpose", "panel", "measure", "stored"):
         document.pop(word, None)
     plan = {
         "format": FORMAT,

@@ -65,6 +65,10 @@ metrics:
   place:   {type: vector, dimensions: 2, range: [0, 1], outside: clip, window: 7d, ladder: *l}
 """
 COMPILED = parse_plan(PLAN).compile()
+MEASURED = """\
+  exports:  {type: ordinal, edges: [0, 1, 5], measure: {count: export}, stored: true, window: 7d, ladder: *l}
+  checkout: {type: ordinal, measure: {furthest: [cart, paid]}, stored: true, window: 7d, ladder: *l}
+"""  # noqa: E501
 
 
 class Colour(enum.Enum):
@@ -101,6 +105,17 @@ def opened(**changes: object) -> Callable[[], object]:
 
 def recorded(metric: object, value: object) -> Callable[[], object]:
     return lambda: client().record(metric, value)  # type: ignore[arg-type]
+
+
+def measured(method: str, *values: object) -> Callable[[], object]:
+    plan = parse_plan(PLAN.replace("period: 6", "period: 9") + MEASURED).compile()
+    return lambda: getattr(client(plan), method)(*values)
+
+
+def declared(before: str, after: str) -> Callable[[], object]:
+    """A plan whose measures are declared otherwise."""
+    assert before in MEASURED
+    return lambda: parse_plan(PLAN + MEASURED.replace(before, after, 1)).compile()
 
 
 def written(before: str, after: str) -> Callable[[], object]:
@@ -260,6 +275,30 @@ ARGUMENTS = {
     "a seed with a fraction": refused(SeededClient, COMPILED, seed=1.5),
     "a clock moved by weeks": lambda: FakeClock().advance(weeks=1),
 }
+MEASURES = {
+    "an event that nothing counts": measured("count", "exprt"),
+    "a count in text": measured("count", "export", "2"),
+    "a count of half": measured("count", "export", 0.5),
+    "an event that is no text": measured("count", 7),
+    "a measured metric recorded": measured("record", "exports", 3),
+    "a step by its number": measured("reach", "checkout", 1),
+    "a funnel that is none": measured("reach", "exports", "paid"),
+    "a measure that is not said to be stored": declared("stored: true, ", ""),
+    "a measure that is not known": declared("{count: export}", "{used: export}"),
+    "two measures": declared("{count: export}", "{count: export, days: app}"),
+    "an age without an end": declared("{count: export}", "{age: 7d}"),
+    "edges that fall": declared("[0, 1, 5]", "[0, 5, 1]"),
+    "a measure twice a period": declared("{count: export}", "{count: export}, repeat: {every: 2}"),
+    "a funnel by brr": declared(
+        "{furthest: [cart, paid]}", "{furthest: [cart, paid]}, mechanism: brr"
+    ),
+    "a maximum that is never missing": declared("{count: export}", "{max: load}"),
+    "a count of a text": declared("edges: [0, 1, 5]", "values: [none, few, many]"),
+    "the values of a metric": declared("{count: export}", "{sum: gap}"),
+    "true values that are not measured": written(
+        "{type: boolean,", "{type: boolean, stored: true,"
+    ),
+}
 PLANS = {
     "an instrument of a text": written("theme:   {type", "theme:   {otel: drawn, type"),
     "a category without its attribute": written(
@@ -294,7 +333,7 @@ COMMANDS = {
     "a state without a run": commanded("backup --state nowhere --out backup.tar"),
     "a device's file that is none": commanded("ledger plan.yaml"),
 }
-MISTAKES = VALUES | ARGUMENTS | PLANS | COMMANDS
+MISTAKES = VALUES | ARGUMENTS | PLANS | COMMANDS | MEASURES
 
 
 def said_of(mistake: Callable[[], object]) -> str:

@@ -1,0 +1,264 @@
+"""Measures: what a device adds up over a budget period, and draws one answer from at its end.
+
+These are the only true values that are ever written: the plan says so, by ``stored: true``. A row
+is made at the first use in a period, and keeps its size and place whatever is added to it. Each
+addition writes it once, and never the same bytes again: SQLite would leave out such a write, and
+so show that nothing has changed. The transaction that leaves the period draws the answers and
+erases the rows. All functions with a connection belong in a transaction of the caller.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from os import urandom
+from sqlite3 import Connection, Cursor
+
+from clientsdk import draws
+from clientsdk.diagnostics import drop_locals
+from clientsdk.store import arms, schema
+from clientsdk.store.outbox import StoredChain
+from mechanisms.frozen import NamedTuple
+from mechanisms.randomness import Source
+from sotto.errors import StoreError, ValueTypeError, is_int, type_of, unboxed
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.measures import RECORDED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    #: One addition: so many occurrences, the number of a step, or a number; None for a missing one.
+    Amount: TypeAlias = int | float | None
+
+DAY = 86_400_000
+#: Random bytes, by which no two writes of a row are the same.
+_NONCE = 8
+#: Whether there was a value, and a float or a whole number.
+_NUMBER, _WHOLE = struct.Struct("<?d"), struct.Struct("<?q")
+_MOST = (1 << 63) - 1
+
+
+class MeasureUnderWay(NamedTuple):
+    """A measure whose true value is in the device's file; ``metric`` is ``"plan/metric"``.
+
+    One answer is drawn from it at the first use from ``end`` on, in ms since the epoch, which costs
+    ``reserved`` micro-epsilon at its last level; ``measure`` says in words what it is.
+    """
+
+    metric: str
+    measure: str
+    end: int
+    reserved: int
+
+
+def amount(metric: CompiledMetric, value: Any) -> Amount:
+    """Return what a value adds to a measure; ValueTypeError for a wrong type, as ``encode``."""
+    measure = metric.measure
+    assert measure is not None
+    if measure.kind in ("count", "days"):
+        if not is_int(value):
+            raise ValueTypeError(f"{measure.of!r} is counted with an int; got {type_of(value)}")
+        times: int = min(max(value, 0), _MOST)
+        return times
+    symbol = metric.encode(value)
+    if measure.kind == "furthest":
+        assert isinstance(symbol, int)
+        return symbol
+    if value is None:
+        return None
+    number = float(bool(unboxed(value))) if metric.type == "boolean" else metric.real(value)
+    return None if number != number else number
+
+
+def began(connection: Connection, tally: str) -> tuple[int, int] | None:
+    """Return the plan's number and the metric's index of a measure that has begun, or None."""
+    row = connection.execute("SELECT plan, metric FROM measure WHERE tally = ?", (tally,))
+    found: tuple[int, int] | None = row.fetchone()
+    return found
+
+
+def begin(
+    connection: Connection, tally: str, period: int, plan: CompiledPlan, place: tuple[int, int, int]
+) -> None:
+    """Make the row of a measure; ``place``: plan's number, metric's index, and cell."""
+    metric = plan.metrics[place[1]]
+    state = bytes(_NONCE + _width(plan, metric))
+    connection.execute(
+        "INSERT INTO measure VALUES (?, ?, ?, ?, ?, ?)", (tally, period, *place, state)
+    )
+
+
+def _width(plan: CompiledPlan, metric: CompiledMetric) -> int:
+    """Return the bytes of a state: of days a bit for each that a period can have a part of."""
+    days = metric.measure is not None and metric.measure.kind == "days"
+    return (plan.period // DAY + 2 + 7) // 8 if days else _NUMBER.size
+
+
+def state_of(connection: Connection, tally: str) -> bytes:
+    (state,) = connection.execute("SELECT state FROM measure WHERE tally = ?", (tally,)).fetchone()
+    return bytes(state)
+
+
+def add(
+    cursor: Cursor, tally: str, metric: CompiledMetric, state: bytes, value: Amount, day: int | None
+) -> bytes:
+    """Add to a measure that has begun and has a state; return the new one.
+
+    ``day`` counts from the first of the period; None before that, by a clock that was set back.
+    """
+    state = urandom(_NONCE) + _added(metric, state[_NONCE:], value, day)
+    cursor.execute("UPDATE measure SET state = ? WHERE tally = ?", (state, tally))
+    return state
+
+
+def _added(metric: CompiledMetric, state: bytes, value: Amount, day: int | None) -> bytes:
+    measure = metric.measure
+    assert measure is not None
+    kind = measure.kind
+    if kind == "days":
+        days = int.from_bytes(state, "little")
+        if value and (day is not None or not days):
+            days |= 1 << min(day or 0, 8 * len(state) - 1)
+        return days.to_bytes(len(state), "little")
+    if kind in ("count", "furthest"):
+        _, before = _WHOLE.unpack(state)
+        more = int(value or 0)
+        total = min(before + more, _most(metric)) if kind == "count" else max(before, more)
+        return _WHOLE.pack(True, total)
+    known, number = _NUMBER.unpack(state)
+    if value is None:
+        # A last value may be missing; to the others a missing one adds nothing.
+        return _NUMBER.pack(False, 0.0) if kind == "last" else state
+    if kind == "sum":
+        return _NUMBER.pack(True, number + value)
+    if known and kind != "last":
+        value = (max if kind == "max" else min)(number, value)
+    return _NUMBER.pack(True, value)
+
+
+def _most(metric: CompiledMetric) -> int:
+    """Return the count beyond which all are the same to the metric."""
+    if metric.edges is not None:
+        return metric.edges[-1]
+    high = metric.range[1] if metric.range is not None else 1
+    return math.ceil(min(max(high, 0), _MOST // 2))
+
+
+def _value(metric: CompiledMetric, state: bytes) -> Any:
+    """Return the value that a state stands for, as an app would record it."""
+    measure = metric.measure
+    assert measure is not None
+    kind = measure.kind
+    if kind == "days":
+        return int.from_bytes(state, "little").bit_count()
+    known, number = (_NUMBER if kind in RECORDED else _WHOLE).unpack(state)
+    if kind == "furthest":
+        return metric.labels[number]
+    if kind in RECORDED and kind != "sum" and not known:
+        return None
+    return bool(number) if metric.type == "boolean" else number
+
+
+def first_use(connection: Connection, tally: str, period: int) -> int:
+    """Return the budget period of a metric's first use, which is noted if it is this one."""
+    connection.execute("INSERT OR IGNORE INTO first_use VALUES (?, ?)", (tally, period))
+    row = connection.execute("SELECT period FROM first_use WHERE tally = ?", (tally,)).fetchone()
+    return int(row[0])
+
+
+def age(plan: CompiledPlan, metric: CompiledMetric, first: int, period: int) -> int:
+    """Return how often a metric's ``every`` has begun anew since the period of the first use."""
+    measure = metric.measure
+    assert measure is not None
+    return max(0, period * plan.period // measure.every - first * plan.period // measure.every)
+
+
+class MeasureRow(NamedTuple):
+    """A row of the table ``measure``; its state is in no ``repr``."""
+
+    tally: str
+    period: int
+    plan: int
+    metric: int
+    cell: int
+    state: bytes
+
+    def __repr__(self) -> str:
+        return f"MeasureRow({self.tally}, {self.period})"
+
+
+def take(connection: Connection) -> list[MeasureRow]:
+    """Erase all rows and return them."""
+    rows = connection.execute("SELECT * FROM measure ORDER BY tally").fetchall()
+    if rows:
+        connection.execute("DELETE FROM measure")
+    return [MeasureRow(*row) for row in rows]
+
+
+def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source) -> StoredChain:
+    """Draw the chain of a period that is over; its event is the last step of that period.
+
+    Chain id and jitter are drawn before the state is read. Raises StoreError if the operating
+    system gives no randomness.
+    """
+    try:
+        metric = plan.metrics[row.metric]
+        with arms.random_bytes():
+            source, chain, jitter = draws.for_chain(source, plan.resolution)
+        symbol = metric.encode(_value(metric, row.state[_NONCE:]))
+        payloads = metric.mechanism.draw(symbol, chain, pseudonym, source)
+    except BaseException as error:
+        del row
+        drop_locals(error)
+        raise
+    end = (row.period + 1) * plan.period
+    of_metric = row.plan, row.metric, end - plan.resolution, jitter
+    due = end + jitter + metric.delays[0]
+    return StoredChain(row.period, due, chain, *of_metric, 0, 0, b"".join(payloads), row.cell)
+
+
+def next_end(connection: Connection, length: int) -> int | None:
+    """Return when the period ends of which something is measured, in ms; None if nothing is."""
+    (period,) = connection.execute("SELECT min(period) FROM measure").fetchone()
+    return None if period is None else (int(period) + 1) * length
+
+
+def under_way(
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
+) -> tuple[MeasureUnderWay, ...]:
+    """Return what is measured now; StoreError if it does not fit its plan."""
+    if schema.check(connection) < schema.VERSION:
+        # A file that was last opened by a release without measures.
+        return ()
+    rows = connection.execute(
+        "SELECT tally, period, plan, metric FROM measure ORDER BY tally"
+    ).fetchall()
+    found = []
+    for tally, period, number, index in rows:
+        of = plan(connection, number)
+        if not 0 <= index < len(of.metrics) or (measure := of.metrics[index].measure) is None:
+            raise StoreError("a measure in the device's store does not fit its plan")
+        words, end = measure.in_words(), (int(period) + 1) * of.period
+        found.append(MeasureUnderWay(tally, words, end, of.metrics[index].cost))
+    return tuple(found)
+
+
+def erase(connection: Connection, tally: str | None = None) -> None:
+    """Erase all that was measured, or what was of one metric, and when it was first used."""
+    for table in ("measure", "first_use"):
+        connection.execute(f"DELETE FROM {table} WHERE ? IS NULL OR tally = ?", (tally, tally))
+
+
+def erase_expired(connection: Connection, moment: int) -> bool:
+    """Erase what is measured under plans that have expired; return whether there was any."""
+    erased = connection.execute(
+        "DELETE FROM measure WHERE plan IN (SELECT id FROM plan WHERE expires <= ?)", (moment,)
+    )
+    return erased.rowcount > 0
+
+
+def forget_first_uses(connection: Connection, period: int) -> None:
+    """Forget first uses after ``period``: the clock was ahead then."""
+    connection.execute("DELETE FROM first_use WHERE period > ?", (period,))

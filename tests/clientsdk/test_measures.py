@@ -1,0 +1,546 @@
+"""Measures of a device: stored until their one answer is drawn, whatever was counted."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import struct
+from contextlib import closing
+from subprocess import PIPE
+
+import pytest
+from device_plans import DAY, HOUR, START, WEEK, raw
+from plan_texts import plan_head
+from scripts import start
+
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
+from clientsdk.ledger import read_file
+from clientsdk.store.database import READ
+from clientsdk.testing import FakeClock, SeededClient, reported
+from sotto.errors import UnknownMetricError, ValueTypeError
+from sotto.plan.compile import parse_plan
+
+#: At this epsilon an answer is another than the truth once in a hundred thousand million times.
+SURE = "stored: true, window: 7d, ladder: [{epsilon: 26}]"
+MEASURES = {
+    "exports": "type: ordinal, edges: [0, 1, 2, 5, 10], measure: {count: export}",
+    "opened": "type: boolean, measure: {count: open}",
+    "days": "type: ordinal, range: [0, 8], points: 9, outside: clip, measure: {days: app}",
+    "busy": "type: ordinal, edges: [0, 1, 2, 3, 4, 5, 6, 7], measure: {days: export}",
+    "checkout": "type: ordinal, measure: {furthest: [cart, address, paid]}",
+    "age": "type: ordinal, measure: {age: 7d, up_to: 3}",
+    "most": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {max: load}",
+    "least": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {min: load}",
+    "last": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {last: load}",
+    "total": "type: ordinal, edges: [0, 10, 20], measure: {sum: load}",
+    "dark": "type: boolean, missing: true, measure: {last: dark}",
+}
+
+
+def text(*names, expires="2036-12-31", **changes):
+    head = plan_head("trial", (900, 90000), expires=expires)
+    metrics = {name: f"{MEASURES[name]}, {SURE}" for name in names} | changes
+    return head + "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
+
+
+def plan(*names, **changes):
+    return parse_plan(text(*names, **changes)).compile()
+
+
+def device(*names, state=NO_LIFETIME_BOUND, seed=1, **options):
+    client = SeededClient(plan(*names), seed=seed, state=state, **options)
+    client.clock.now = max(client.clock.now, START)
+    return client
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(START)
+
+
+def answers(client):
+    """Return the answers by metric, in the order of periods."""
+    found = {}
+    for each in sorted(reported(client), key=lambda each: each.event):
+        found.setdefault(each.metric, []).append(each.meaning.strip("'"))
+    return found
+
+
+def week_later(client):
+    client.clock.advance(days=7)
+    client.flush()
+    client.clock.advance(hours=3)
+    client.flush()
+
+
+def rows(client):
+    with client._store.transaction(READ) as connection:
+        return connection.execute("SELECT * FROM measure ORDER BY tally").fetchall()
+
+
+def test_each_measure_answers_what_happened(clock):
+    client = device(*MEASURES, clock=clock)
+    for _ in range(6):
+        assert client.count("export") is Outcome.ACCEPTED
+    client.count("open")
+    client.reach("checkout", "address")
+    client.reach("checkout", "cart")
+    for load in (12, 3, 25.5, 7):
+        assert client.record("load", load) is Outcome.ACCEPTED
+    client.record("dark", True)
+    clock.advance(days=2)
+    client.count("export", 2)
+    client.flush()
+    week_later(client)
+    assert answers(client) == {
+        "exports": ["5 to 9"],
+        "opened": ["true"],
+        "days": ["2"],
+        "busy": ["2"],
+        "checkout": ["address"],
+        "age": ["0", "1"],
+        "most": ["20 or more"],
+        "least": ["0 to 9"],
+        "last": ["0 to 9"],
+        "total": ["20 or more"],
+        "dark": ["true"],
+    }
+
+
+def test_a_period_in_which_nothing_happens_is_answered(clock):
+    """Otherwise the report itself would say that something did."""
+    client = device(*MEASURES, clock=clock)
+    client.next_due()
+    week_later(client)
+    found = answers(client)
+    assert found.pop("age") == ["0", "1"]
+    assert {name: said for name, (said,) in found.items()} == {
+        "exports": "0",
+        "opened": "false",
+        "days": "1",
+        "busy": "0",
+        "checkout": "none",
+        "most": "missing",
+        "least": "missing",
+        "last": "missing",
+        "total": "0 to 9",
+        "dark": "missing",
+    }
+
+
+def test_a_client_that_is_only_made_and_dropped_is_answered(path, clock):
+    """Its app need not call anything: whoever starts it and never exports is counted as zero."""
+    device("exports", state=path, clock=clock).close()
+    clock.advance(days=7)
+    publisher = MemoryPublisher()
+    client = Client(plan("exports"), state=path, publisher=publisher, clock=clock, background=False)
+    assert len(rows(client)) == 1
+    assert client.ledger().reserved == 2 * 26_000_000
+    with client._store.transaction(READ) as connection:
+        assert connection.execute("SELECT count(*) FROM chain").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("state", ["file", "memory"])
+def test_what_is_under_way_is_shown_and_reserved(path, clock, state):
+    client = device("exports", "age", state=path if state == "file" else None, clock=clock)
+    client.count("export", 7)
+    ledger = client.ledger()
+    assert ledger.reserved == 52_000_000
+    (measured,) = ledger.measured
+    assert measured == ("trial/exports", "how often export happened", START + WEEK, 26_000_000)
+    assert "trial/exports (epsilon 26)" in ledger.in_words()
+    preview = client.preview()
+    assert {report.metric for report in preview.reports} == {"trial/age"}
+    assert preview.measured == ledger.measured
+    assert "how often export happened" in preview.in_words()
+    # Nothing was drawn for that, and nothing is lost.
+    assert len(rows(client)) == 1
+    week_later(client)
+    assert answers(client)["exports"] == ["5 to 9"]
+
+
+def test_nothing_of_a_count_is_sent_before_its_period_is_over(clock):
+    client = device("exports", clock=clock)
+    client.count("export")
+    clock.advance(days=6, hours=23)
+    client.flush()
+    assert not reported(client)
+    assert client.next_due() == START + WEEK
+    clock.advance(hours=1)
+    client.flush()
+    (pending, *_) = client.ledger().pending
+    assert pending.event == START + WEEK - HOUR
+    assert not reported(client)
+
+
+def played(values, path=None):
+    """Outcomes, sizes of messages and times, and the sizes and places of writes, of a history."""
+    clock = FakeClock(START)
+    client = device(*MEASURES, state=path, clock=clock, seed=5)
+    database = client._store.database
+    seen = []
+    for method, name, value in values:
+        clock.advance(hours=1)
+        before = database.connection.total_changes
+        seen.append((method, name, str(getattr(client, method)(name, value))))
+        seen.append(database.connection.total_changes - before)
+        seen.append([(row[0], len(row[5])) for row in rows(client)])
+        if path is not None:
+            seen.append(path.with_name(path.name + "-wal").stat().st_size)
+    week_later(client)
+    clock.advance(days=1)
+    seen.append([(len(data), shard) for shard, data in client.publisher.messages])
+    seen.append([(each.metric, each.event, each.level, each.message) for each in reported(client)])
+    client.close()
+    return seen
+
+
+HISTORIES = [
+    [
+        ("count", "export", 1),
+        ("count", "open", 1),
+        ("record", "load", 5.5),
+        ("reach", "checkout", "paid"),
+        ("record", "dark", True),
+    ]
+    * 2,
+    [
+        ("count", "export", 0),
+        ("count", "open", -7),
+        ("record", "load", float("inf")),
+        ("reach", "checkout", "none"),
+        ("record", "dark", None),
+    ]
+    * 2,
+    [
+        ("count", "export", 10**30),
+        ("count", "open", 9),
+        ("record", "load", float("nan")),
+        ("reach", "checkout", "no step of the plan"),
+        ("record", "dark", False),
+    ]
+    * 2,
+    [
+        ("count", "export", 3),
+        ("count", "open", 0),
+        ("record", "load", -1e308),
+        ("reach", "checkout", "cart"),
+        ("record", "dark", False),
+    ]
+    * 2,
+]
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_outcomes_writes_times_and_sizes_are_the_same_for_all_values(tmp_path, in_file):
+    """An addition that changes nothing is a write like any other."""
+    found = [
+        played(values, tmp_path / f"{number}.db" if in_file else None)
+        for number, values in enumerate(HISTORIES)
+    ]
+    assert found == [found[0]] * len(found)
+
+
+def test_a_write_changes_a_row_although_the_value_stays(path, clock):
+    """SQLite leaves out a write of the same bytes, and the log would not grow."""
+    client = device("exports", state=path, clock=clock)
+    sizes = []
+    log = path.with_name(path.name + "-wal")
+    for _ in range(20):
+        client.count("export", 0)
+        sizes.append(log.stat().st_size)
+    steps = {after - before for before, after in itertools.pairwise(sizes)}
+    assert len(steps) == 1
+    assert steps != {0}
+
+
+PLANTED = 7.123456789012345
+MARKS = (struct.pack("<d", PLANTED), struct.pack("<q", 0x5EC2E7C0DE), struct.pack("<d", -PLANTED))
+
+
+def planted(path, clock, *more):
+    """A device whose file holds marked values."""
+    wide = "type: number, range: [0, 99999999999999], outside: clip"
+    compiled = plan(
+        *more,
+        load=f"{wide}, missing: true, measure: {{last: load}}, {SURE}",
+        events=f"{wide}, measure: {{count: event}}, {SURE}",
+        total=f"{wide}, measure: {{sum: other}}, {SURE}",
+    )
+    client = SeededClient(compiled, seed=1, state=path, clock=clock)
+    client.record("load", 3.5)
+    client.record("load", PLANTED)
+    client.count("event", 0x5EC2E7C0DE)
+    client.record("other", -PLANTED)
+    return client
+
+
+def test_values_are_in_the_file_until_they_are_drawn(path, clock):
+    client = planted(path, clock)
+    assert all(mark in raw(path) for mark in MARKS)
+    clock.advance(days=7)
+    client.flush()
+    assert not any(mark in raw(path) for mark in MARKS)
+    assert [row[5][8:].strip(b"\0") for row in rows(client)] == [b"", b"", b""]
+
+
+def test_withdrawal_erases_what_was_measured(path, clock):
+    client = planted(path, clock, "age", "days")
+    assert client.withdraw_consent()
+    assert not any(mark in raw(path) for mark in MARKS)
+    assert rows(client) == []
+    with client._store.transaction(READ) as connection:
+        assert connection.execute("SELECT * FROM first_use").fetchall() == []
+    # The reservation stays, and the period has had its answer.
+    assert client.give_consent(again=True)
+    assert client.count("event") is Outcome.PERIOD_FULL
+    week_later(client)
+    assert {each.metric for each in reported(client)} == {"age"}
+    assert client.count("event") is Outcome.ACCEPTED
+
+
+def test_withdrawal_of_a_group_erases_its_measures(path, clock):
+    compiled = parse_plan(
+        text(
+            exports=f"{MEASURES['exports']}, group: use, {SURE}",
+            opened=f"{MEASURES['opened']}, group: look, {SURE}",
+        ).replace("metrics:", "groups: {use: How it is used, look: How it looks}\nmetrics:")
+    ).compile()
+    client = SeededClient(compiled, seed=1, state=path, clock=clock)
+    client.count("export")
+    assert client.withdraw_consent(groups=["use"])
+    assert [row[0] for row in rows(client)] == ["trial/opened"]
+    assert client.count("export") is Outcome.NO_CONSENT
+    assert client.count("open") is Outcome.ACCEPTED
+
+
+def test_an_expired_plan_s_values_are_erased(path, clock):
+    compiled = plan("exports", expires="2026-01-29")
+    clock.now = compiled.expires - HOUR
+    client = SeededClient(compiled, seed=1, state=path, clock=clock)
+    assert client.count("export") is Outcome.ACCEPTED
+    clock.advance(hours=2)
+    assert client.count("export") is Outcome.EXPIRED
+    assert rows(client) == []
+
+
+def test_no_event_is_in_two_periods(clock):
+    """The clock goes on and back, by hours and by months, and jumps; each count is in one row."""
+    rng = random.Random(3)
+    client = device("total", clock=clock)
+    taken = answered = 0
+    for _ in range(400):
+        clock.advance(hours=rng.choice([1, 1, 5, 24, -3, -30, 170, -169, 2000, -2000]))
+        clock.now = max(clock.now, START)
+        before = {row[1]: row[5] for row in rows(client)}
+        outcome = client.record("load", 1)
+        after = {row[1]: row[5] for row in rows(client)}
+        assert len(after) <= 1
+        sums = [struct.unpack("<?d", state[8:])[1] for state in (*before.values(), *after.values())]
+        if outcome and before.keys() == after.keys():
+            assert sums[1] == sums[0] + 1
+        elif outcome:
+            # A period begins, and nothing of before is in it.
+            assert sums[-1] == 1
+        taken += bool(outcome)
+        answered = max(answered, len(client.ledger().periods))
+    assert taken > 100
+    for period in client.ledger().periods:
+        assert period.recordings.get("trial/total", 1) == 1
+    assert answered > 3
+
+
+def test_daylight_saving_and_leap_days_change_nothing(clock, monkeypatch):
+    """Days and periods are those of UTC, whatever the device's zone."""
+    import time
+
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        client = device("days", "busy", "age", clock=clock)
+        # 29 February 2028, and 26 March, on which Berlin's clocks go on.
+        for day in (1_835_395_200_000, 1_837_641_600_000):
+            clock.now = day - day % DAY
+            period = clock.now // WEEK
+            days = 0
+            while clock.now // WEEK == period:
+                days += 1
+                for _ in range(24):
+                    client.count("export")
+                    clock.advance(hours=1)
+            week_later(client)
+            assert answers(client)["busy"][-1] == (f"{days}" if days < 7 else "7 or more")
+            assert answers(client)["days"][-1] == f"{days}"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_ages_count_from_the_first_use_and_are_answered_at_once(clock):
+    client = device("age", clock=clock)
+    for weeks in (1, 1, 3, 1):
+        client.flush()
+        clock.advance(hours=3)
+        client.flush()
+        clock.advance(days=7 * weeks)
+    assert answers(client)["age"] == ["0", "1", "2", "3 or more"]
+
+
+def test_an_update_of_the_plan_goes_on_with_the_same_measure(path, clock):
+    first = device("exports", "opened", state=path, clock=clock)
+    first.count("export", 2)
+    first.close()
+    later = text("exports").replace("version: 1", "version: 2")
+    client = SeededClient(parse_plan(later).compile(), seed=2, state=path, clock=clock)
+    assert client.count("export", 3) is Outcome.ACCEPTED
+    client.close()
+    other = text(exports=f"{MEASURES['exports'].replace('5, 10', '5, 11')}, {SURE}")
+    other = other.replace("version: 1", "version: 3")
+    client = SeededClient(parse_plan(other).compile(), seed=2, state=path, clock=clock)
+    assert client.count("export") is Outcome.PERIOD_FULL
+    clock.advance(days=7)
+    client.next_due()
+    # Drawn under the plan that it was begun under, for the metric that the new one has not, too.
+    assert sorted(each.metric for each in client.ledger().pending) == [
+        "trial/exports",
+        "trial/opened",
+    ]
+
+
+def test_mistakes(clock):
+    client = device("exports", "checkout", "most", "days", clock=clock)
+    for mistake in (
+        lambda: client.count("exports"),
+        lambda: client.record("exports", 1),
+        lambda: client.record("days", 1),
+        lambda: client.reach("export", "paid"),
+    ):
+        with pytest.raises(UnknownMetricError):
+            mistake()
+    for wrong in (
+        lambda: client.count("export", "2"),
+        lambda: client.count("export", True),
+        lambda: client.count(["export"]),
+        lambda: client.reach("checkout", 2),
+        lambda: client.record("load", "2"),
+    ):
+        with pytest.raises(ValueTypeError):
+            wrong()
+
+
+def test_an_app_that_wants_no_errors_gets_none():
+    client = Client.open(
+        plan("exports"), state=NO_LIFETIME_BOUND, publisher=MemoryPublisher(), background=False
+    )
+    assert client.count("nothing") is Outcome.INVALID
+    assert client.reach("exports", "x") is Outcome.INVALID
+    assert client.count("export", "x") is Outcome.INVALID
+    assert client.count("export") is Outcome.NO_CONSENT
+    assert client.stats().outcomes["exports", Outcome.NO_CONSENT] == 1
+    client.close()
+    assert client.count("export") is Outcome.CLOSED
+
+
+def test_a_measure_that_cannot_be_paid_is_refused(clock):
+    client = device("exports", "opened", clock=clock, ceilings=(30, 100))
+    assert client.count("export") is Outcome.ACCEPTED
+    assert client.count("open") is Outcome.OVER_BUDGET
+
+
+COUNTING = """
+from sotto.plan.compiled import CompiledPlan
+compiled = CompiledPlan.from_json(bytes.fromhex(sys.argv[2]))
+client = Device(compiled, START, MemoryPublisher(), state=path)
+client.give_consent()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+UNTIL_KILLED = """
+while True:
+    assert client.count("event") is Outcome.ACCEPTED
+    os.write(1, b"x")
+"""
+SO_MANY = """
+for _ in range(100):
+    assert client.count("event") is Outcome.ACCEPTED
+    os.write(1, b"x")
+client.close()
+"""
+
+
+def counters(path, code, number):
+    """Processes that count on one file, and wait for a line each before they begin."""
+    wide = f"type: number, range: [0, 99999999], outside: clip, measure: {{count: event}}, {SURE}"
+    compiled = plan(events=wide)
+    workers = [
+        start(COUNTING + code, path, compiled.to_json().hex(), stdin=PIPE) for _ in range(number)
+    ]
+    for worker in workers:
+        assert worker.stdout.readline() == "ready\n"
+    return compiled, workers
+
+
+def total(path, compiled):
+    """Return the count that the file has."""
+    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START + HOUR))
+    (row,) = rows(client)
+    client.close()
+    return struct.unpack("<?q", row[5][8:])[1]
+
+
+@pytest.mark.real_randomness
+@pytest.mark.slow
+def test_eight_processes_count_exactly(path):
+    compiled, workers = counters(path, SO_MANY, 8)
+    for worker in workers:
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for worker in workers:
+        out, err = worker.communicate(timeout=600)
+        assert (worker.returncode, out.count("x")) == (0, 100), err
+    assert total(path, compiled) == 800
+
+
+@pytest.mark.real_randomness
+@pytest.mark.slow
+def test_kills_lose_and_double_nothing(path):
+    """Every acknowledged event counts, and one more of each process killed may."""
+    acknowledged = killed = 0
+    for seed in range(5):
+        compiled, workers = counters(path, UNTIL_KILLED, 3)
+        rng = random.Random(seed)
+        for worker in workers:
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        for worker in workers:
+            for _ in range(rng.randrange(1, 40)):
+                acknowledged += len(os.read(worker.stdout.fileno(), 1))
+            worker.send_signal(signal.SIGKILL)
+            killed += 1
+        for worker in workers:
+            while more := os.read(worker.stdout.fileno(), 1 << 16):
+                acknowledged += len(more)
+            worker.communicate(timeout=600)
+    # every draw: each increment is one transaction, acknowledged after its commit.
+    assert acknowledged <= total(path, compiled) <= acknowledged + killed
+
+
+def test_a_file_of_before_there_were_measures_goes_on(path, clock):
+    plain = parse_plan(text(theme=f"type: boolean, {SURE[14:]}")).compile()
+    SeededClient(plain, seed=1, state=path, clock=clock).close()
+    before_measures(path)
+    assert read_file(path).measured == ()
+    client = device("exports", state=path, clock=clock)
+    assert client.count("export") is Outcome.ACCEPTED
+    assert len(rows(client)) == 1
+
+
+def before_measures(path):
+    """Make a store that is closed one of the release before, as far as its tables say."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("measure", "first_use"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version = 7")
