@@ -121,6 +121,9 @@ def _otel_problems(metric: CompiledMetric) -> list[str]:
     source = metric.otel
     if source is None:
         return []
+    measure = metric.measure
+    if measure is not None and (measure.method != "record" or measure.of != metric.name):
+        return [": otel feeds a measure only by recording under the metric's own name"]
     problems = []
     if not re.fullmatch(_INSTRUMENT, source.instrument):
         problems.append(

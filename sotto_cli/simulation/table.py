@@ -107,6 +107,11 @@ class Columns:
                 has = (", ".join(known) or "none") + did_you_mean(name, known)
                 raise ParameterError(f"the plan has no segment {name!r}; it has {has}")
         renamed = renamed or {}
+        if plan.measured:
+            raise ParameterError(
+                f"metric {plan.measured[0].name!r} is measured on the device, and a table cannot "
+                "be played as what happens on one: leave such metrics out of the plan"
+            )
         names = [metric.name for metric in plan.metrics]
         for name in renamed:
             if name not in names:

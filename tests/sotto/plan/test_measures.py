@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plan_texts import plan_head
 
-from sotto.errors import PlanError
+from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.measures import KINDS, Measure, edge_labels
@@ -90,6 +90,7 @@ def test_numbers_fall_into_the_bins_between_edges():
         (f"{NUMBER}, missing: true, measure: {{sum: load}}", "a sum is never missing"),
         (f"{NUMBER}, measure: {{last: load}}", "needs missing: true"),
         (f"{NUMBER}, measure: {{count: 'a b'}}", "must be a name"),
+        (f"{NUMBER}, measure: {{count: a}}, otel: {{instrument: a}}", "by recording under"),
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(metric, problem):
@@ -107,6 +108,14 @@ def test_a_device_refuses_what_no_compiler_writes():
         changed = compiled.to_json().replace(before, after)
         with pytest.raises(PlanError, match=problem):
             CompiledPlan.from_json(changed)
+
+
+def test_a_table_cannot_be_played_as_what_a_device_measures():
+    from sotto_cli.simulation.table import Columns
+
+    compiled = plan(f"{METRICS['days'][0]}, {REST}")
+    with pytest.raises(ParameterError, match="'m0' is measured on the device"):
+        Columns.of_plan(compiled, "user", "time")
 
 
 def test_days_of_the_app_feed_themselves():
