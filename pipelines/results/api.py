@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlencode
 
@@ -120,10 +121,31 @@ def _time(text: object) -> datetime:
     return moment(parse_time(text))
 
 
+def _decoded(cursor: object) -> object:
+    """Return the key in a cursor; whether it is one of a view is for the reader to say."""
+    try:
+        text = str(cursor)
+        key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, RecursionError):
+        key = None
+    fits = isinstance(key, list) and all(
+        _is_storable(each)
+        if isinstance(each, str)
+        else type(each) is int and -(2**63) <= each < 2**63
+        for each in key
+    )
+    if not fits:
+        raise ValueError("it is not the `next` of a page")
+    return key
+
+
 _Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
 _Time: TypeAlias = Annotated[
     datetime,
     BeforeValidator(_time, json_schema_input_type=str),
+]
+_Cursor: TypeAlias = Annotated[
+    tuple[Any, ...], BeforeValidator(_decoded, json_schema_input_type=str)
 ]
 
 
@@ -133,26 +155,63 @@ class _Nothing(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _ViewQuery(_Nothing):
-    """Parameters of every view."""
+class _RowsQuery(_Nothing):
+    """Parameters of all rows."""
 
     format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
-    limit: int = Field(ROWS, ge=1, le=MOST_ROWS, description="rows of a page")
-    cursor: str | None = Field(None, description="`next` of the page before")
     collector: _Text | None = Field(None, description="only of this collector")
 
-    def chosen(self) -> Chosen:
-        """Return which rows are asked for."""
+    @property
+    def wanted(self) -> Any:
+        """Which rows are asked for."""
         names = set(Chosen.__dataclass_fields__) & set(type(self).model_fields)
-        given = {name: getattr(self, name) for name in names}
-        items = given.get("items")
-        return Chosen(**{**given, "items": None if items is None else tuple(items)})
+        return Chosen(**{name: getattr(self, name) for name in names})
 
 
-class _OfMetrics(_ViewQuery):
+class _MetricQuery(_RowsQuery):
+    """Parameters of rows of metrics, and of experiments."""
+
     plan: _Text | None = Field(None, description="only of this plan")
     version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
     metric: _Text | None = Field(None, description="only of this metric", examples=["carrier"])
+
+
+class _RangeQuery(_MetricQuery):
+    """Parameters of a run of windows."""
+
+    metric: _Text = Field(description="of this metric", examples=["carrier"])
+    since: _Time | None = Field(
+        None, description="only windows that begin then or later", examples=["2013-06-01"]
+    )
+    until: _Time | None = Field(
+        None, description="only windows that end then or earlier", examples=["2013-07-01T00:00Z"]
+    )
+    segment: _Text = Field("", description="of this segment; empty for all reports together")
+    by: _Text | None = Field(
+        None, description="of each segment by these attributes", examples=["os,app_version"]
+    )
+
+    @property
+    def wanted(self) -> WindowRange:
+        return WindowRange(**{name: getattr(self, name) for name in WindowRange.__match_args__})
+
+
+class _ComparisonQuery(_RangeQuery):
+    against: _Text = Field(
+        description="another range such as 2013-06-01..2013-07-01, `previous`, a segment such as "
+        "os=linux, or `all`",
+        examples=["previous"],
+    )
+
+
+class _ViewQuery(_RowsQuery):
+    """Parameters of every view."""
+
+    limit: int = Field(ROWS, ge=1, le=MOST_ROWS, description="rows of a page")
+    cursor: _Cursor | None = Field(None, description="`next` of the page before")
+
+
+class _OfMetrics(_ViewQuery, _MetricQuery): ...
 
 
 class _OfWindows(_OfMetrics):
@@ -178,50 +237,14 @@ class _OfKinds(_OfEstimates):
     kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
 
 
-class _OfEffects(_Nothing):
-    """Parameters of experiments."""
-
-    format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
-    collector: _Text | None = Field(None, description="only of this collector")
-    plan: _Text | None = Field(None, description="only of this plan")
-    version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
-    metric: _Text | None = Field(None, description="only of this metric")
-
-    def wanted(self) -> Chosen:
-        """Return which experiments are asked for."""
-        return Chosen(self.collector, self.plan, self.version, self.metric)
-
-
-class _OfRange(_Nothing):
-    """Parameters of a run of windows."""
-
-    format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
-    metric: _Text = Field(description="of this metric", examples=["carrier"])
-    since: _Time | None = Field(
-        None, description="only windows that begin then or later", examples=["2013-06-01"]
-    )
-    until: _Time | None = Field(
-        None, description="only windows that end then or earlier", examples=["2013-07-01T00:00Z"]
-    )
-    segment: _Text = Field("", description="of this segment; empty for all reports together")
-    by: _Text | None = Field(
-        None, description="of each segment by these attributes", examples=["os,app_version"]
-    )
-    collector: _Text | None = Field(None, description="only of this collector")
-    plan: _Text | None = Field(None, description="only of this plan")
-    version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
-
-    def wanted(self) -> WindowRange:
-        """Return the range that is asked for."""
-        return WindowRange(**{name: getattr(self, name) for name in WindowRange.__match_args__})
-
-
-class _OfComparison(_OfRange):
-    against: _Text = Field(
-        description="another range such as 2013-06-01..2013-07-01, `previous`, a segment such as "
-        "os=linux, or `all`",
-        examples=["previous"],
-    )
+#: The parameters of a view that has a column: those of the last that it has.
+_QUERIES = {
+    "collector": _ViewQuery,
+    "metric": _OfMetrics,
+    "window_start": _OfWindows,
+    "item": _OfEstimates,
+    "kind": _OfKinds,
+}
 
 
 def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
@@ -235,13 +258,16 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
         operate the collection.
     """
     router = APIRouter(prefix="/api/v1", route_class=_Route, tags=["results"])
-    answers_kept = KeptAnswers(_KEPT)
+    add = partial(_add, router, reader, KeptAnswers(_KEPT))
     for view in VIEWS:
         if not (public and view.private):
-            _add(router, reader, view, answers_kept)
-    _add_computed(router, reader, RANGES, _OfRange, answers_kept)
-    _add_computed(router, reader, COMPARISONS, _OfComparison, answers_kept)
-    _add_computed(router, reader, EFFECTS, _OfEffects, answers_kept)
+            add(view, [query for name, query in _QUERIES.items() if view.has(name)][-1])
+    for kind, query in (
+        (RANGES, _RangeQuery),
+        (COMPARISONS, _ComparisonQuery),
+        (EFFECTS, _MetricQuery),
+    ):
+        add(kind, query)
 
     @router.head("/plans", include_in_schema=False)
     @router.get(
@@ -268,87 +294,23 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     return router
 
 
-def _add(router: APIRouter, reader: ResultsReader, view: View, kept: KeptAnswers) -> None:
-    query: Any = _ViewQuery
-    if view.has("metric"):
-        query = _OfMetrics
-    if view.has("window_start"):
-        query = _OfWindows
-    if view.has("item"):
-        query = _OfEstimates
-    if view.has("kind"):
-        query = _OfKinds
-
-    def answer(chosen: Chosen, after: tuple[Any, ...] | None, limit: int, kind: str) -> Answer:
-        page = reader.page(view, chosen, after=after, limit=limit)
-        following = None if page.next is None else _encoded(page.next)
-        return Answer(_body(view, page, kind, following), following)
-
-    def rows(request: Request, given: Any) -> Response:
-        after = None if given.cursor is None else _decoded(given.cursor)
-
-        def make(kind: str) -> Answer:
-            try:
-                return answer(given.chosen(), after, given.limit, kind)
-            except ParameterError:
-                raise RefusedError(422, "cursor: it does not follow a page of this view") from None
-
-        asked = (view.name, given.chosen(), after, given.limit)
-        return _answered(request, given, reader, kept, asked, make)
-
-    _add_route(router, view, query, rows)
-
-
-def _add_computed(
-    router: APIRouter, reader: ResultsReader, kind: RowSet, query: Any, kept: KeptAnswers
+def _add(
+    router: APIRouter, reader: ResultsReader, kept: KeptAnswers, kind: RowSet, query: Any
 ) -> None:
-    """Add the route of rows that are computed when they are asked for."""
+    """Add the route of a view, or of rows that are computed when they are asked for."""
 
     def rows(request: Request, given: Any) -> Response:
         def make(form: str) -> Answer:
-            wanted = given.wanted()
             try:
-                if kind is EFFECTS:
-                    found = rows_of(kind, reader.effects(wanted))
-                elif kind is COMPARISONS:
-                    found = rows_of(kind, reader.compared(wanted, wanted.against(given.against)))
-                else:
-                    found = rows_of(kind, reader.range_estimates(wanted))
+                page = _found(reader, kind, given)
             except ParameterError as error:
                 raise RefusedError(422, str(error)) from None
-            return Answer(_body(kind, Page(found, None), form, None), None)
+            following = None if page.next is None else _encoded(page.next)
+            return Answer(_body(kind, page, form, following), following)
 
-        asked = (kind.name, given.wanted(), getattr(given, "against", None))
-        return _answered(request, given, reader, kept, asked, make)
+        asked = (kind.name, given.model_dump_json(exclude={"format"}))
+        return _answered(request, given.format, reader, kept, asked, make)
 
-    _add_route(router, kind, query, rows)
-
-
-def _answered(
-    request: Request,
-    given: Any,
-    reader: ResultsReader,
-    kept: KeptAnswers,
-    asked: tuple[object, ...],
-    make: Callable[[str], Answer],
-) -> Response:
-    """Return the answer in the format that is asked for, made anew where it is not kept."""
-    kind = given.format or _accepted(request.headers.get("accept", "*/*"))
-    revision = reader.revision()
-    etag = f'"{revision}-{kind}"'
-    headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
-    if has_already(request, etag):
-        return Response(status_code=304, headers=headers)
-    body, following = kept.get(revision, (*asked, kind), lambda: make(kind))
-    if following is not None:
-        again: dict[str, object] = {**request.query_params, "cursor": following}
-        if items := request.query_params.getlist("item"):
-            again["item"] = items
-        headers["link"] = f'<?{urlencode(again, doseq=True)}>; rel="next"'
-    return Response(body, 200, headers, MEDIA_TYPES[kind])
-
-
-def _add_route(router: APIRouter, kind: RowSet, query: Any, rows: Callable[..., Response]) -> None:
     rows.__annotations__["given"] = Annotated[query, Query()]
     router.add_api_route(
         f"/{kind.name}",
@@ -361,6 +323,41 @@ def _add_route(router: APIRouter, kind: RowSet, query: Any, rows: Callable[..., 
     )
     # The server leaves out the body.
     router.add_api_route(f"/{kind.name}", rows, methods=["HEAD"], include_in_schema=False)
+
+
+def _found(reader: ResultsReader, kind: RowSet, given: Any) -> Page:
+    wanted = given.wanted
+    if isinstance(kind, View):
+        return reader.page(kind, wanted, after=given.cursor, limit=given.limit)
+    if kind is EFFECTS:
+        return Page(rows_of(kind, reader.effects(wanted)), None)
+    if kind is RANGES:
+        return Page(rows_of(kind, reader.range_estimates(wanted)), None)
+    return Page(rows_of(kind, reader.compared(wanted, wanted.against(given.against))), None)
+
+
+def _answered(
+    request: Request,
+    form: Format | None,
+    reader: ResultsReader,
+    kept: KeptAnswers,
+    asked: tuple[object, ...],
+    make: Callable[[str], Answer],
+) -> Response:
+    """Return the answer in the format that is asked for, made anew where it is not kept."""
+    kind = form or _accepted(request.headers.get("accept", "*/*"))
+    revision = reader.revision()
+    etag = f'"{revision}-{kind}"'
+    headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
+    if has_already(request, etag):
+        return Response(status_code=304, headers=headers)
+    body, following = kept.get(revision, (*asked, kind), lambda: make(kind))
+    if following is not None:
+        again: dict[str, object] = {**request.query_params, "cursor": following}
+        if items := request.query_params.getlist("item"):
+            again["item"] = items
+        headers["link"] = f'<?{urlencode(again, doseq=True)}>; rel="next"'
+    return Response(body, 200, headers, MEDIA_TYPES[kind])
 
 
 def _body(view: RowSet, page: Page, kind: str, following: str | None) -> bytes:
@@ -420,20 +417,3 @@ def _accepted(accept: str) -> Format:
 
 def _encoded(key: tuple[str | int, ...]) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
-
-
-def _decoded(cursor: str) -> tuple[Any, ...]:
-    """Return the key in a cursor; whether it is one of a view is for the reader to say."""
-    try:
-        key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, RecursionError):
-        key = None
-    fits = isinstance(key, list) and all(
-        _is_storable(each)
-        if isinstance(each, str)
-        else type(each) is int and -(2**63) <= each < 2**63
-        for each in key
-    )
-    if not fits:
-        raise RefusedError(422, "cursor: it is not the `next` of a page")
-    return tuple(key)

@@ -407,7 +407,7 @@ class ResultsReader:
         query = view.stored.where(*_where(view, chosen)).add_columns(*order).order_by(*order)
         if after is not None:
             if not _fits(order, after):
-                raise ParameterError("it does not follow a page of this view")
+                raise ParameterError("cursor: it does not follow a page of this view")
             query = query.where(sql.tuple_(*order) > sql.tuple_(*map(sql.literal, after)))
         if limit is not None:
             query = query.limit(limit + 1)
