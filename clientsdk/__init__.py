@@ -5,99 +5,61 @@ It needs the standard library only, but for Kafka and signatures.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from clientsdk.client import Client
-    from clientsdk.ledger import Ledger, LedgerPeriod, PendingChain, PermanentCharge
-    from clientsdk.outcomes import Consent, FlushResult, Lapses, Outcome
-    from clientsdk.publishers import MemoryPublisher, Publisher
-    from clientsdk.publishers.http import HttpPublisher, fetch_plan
-    from clientsdk.publishers.kafka import KafkaPublisher
-    from clientsdk.publishers.log import EmbeddedLogPublisher
-    from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
-    from clientsdk.stats import Stats
-    from clientsdk.terminal import TelemetryAction, ask, telemetry
-    from sotto.errors import (
-        ParameterError,
-        PlanError,
-        PublishError,
-        SottoError,
-        StoreError,
-        UnknownMetricError,
-        ValueTypeError,
-    )
-    from sotto.kafka.brokers import Broker
-    from sotto.plan.compiled import CompiledPlan
-    from sotto.version import __version__
+    from clientsdk.client import Client as Client
+    from clientsdk.ledger import Ledger as Ledger
+    from clientsdk.ledger import LedgerPeriod as LedgerPeriod
+    from clientsdk.ledger import PendingChain as PendingChain
+    from clientsdk.ledger import PermanentCharge as PermanentCharge
+    from clientsdk.outcomes import Consent as Consent
+    from clientsdk.outcomes import FlushResult as FlushResult
+    from clientsdk.outcomes import Lapses as Lapses
+    from clientsdk.outcomes import Outcome as Outcome
+    from clientsdk.publishers import MemoryPublisher as MemoryPublisher
+    from clientsdk.publishers import Publisher as Publisher
+    from clientsdk.publishers.http import HttpPublisher as HttpPublisher
+    from clientsdk.publishers.http import fetch_plan as fetch_plan
+    from clientsdk.publishers.kafka import KafkaPublisher as KafkaPublisher
+    from clientsdk.publishers.log import EmbeddedLogPublisher as EmbeddedLogPublisher
+    from clientsdk.settings import NO_LIFETIME_BOUND as NO_LIFETIME_BOUND
+    from clientsdk.settings import Quota as Quota
+    from clientsdk.settings import Settings as Settings
+    from clientsdk.stats import Stats as Stats
+    from clientsdk.terminal import TelemetryAction as TelemetryAction
+    from clientsdk.terminal import ask as ask
+    from clientsdk.terminal import telemetry as telemetry
+    from sotto.errors import ParameterError as ParameterError
+    from sotto.errors import PlanError as PlanError
+    from sotto.errors import PublishError as PublishError
+    from sotto.errors import SottoError as SottoError
+    from sotto.errors import StoreError as StoreError
+    from sotto.errors import UnknownMetricError as UnknownMetricError
+    from sotto.errors import ValueTypeError as ValueTypeError
+    from sotto.kafka.brokers import Broker as Broker
+    from sotto.plan.compiled import CompiledPlan as CompiledPlan
+    from sotto.version import __version__ as __version__
 
-#: Imported when an app names them: it pays for what it uses.
-_LAZY = {
-    "Broker": "sotto.kafka.brokers",
-    "Client": "clientsdk.client",
-    "CompiledPlan": "sotto.plan.compiled",
-    "Consent": "clientsdk.outcomes",
-    "EmbeddedLogPublisher": "clientsdk.publishers.log",
-    "FlushResult": "clientsdk.outcomes",
-    "HttpPublisher": "clientsdk.publishers.http",
-    "KafkaPublisher": "clientsdk.publishers.kafka",
-    "Lapses": "clientsdk.outcomes",
-    "Ledger": "clientsdk.ledger",
-    "LedgerPeriod": "clientsdk.ledger",
-    "MemoryPublisher": "clientsdk.publishers",
-    "NO_LIFETIME_BOUND": "clientsdk.settings",
-    "Outcome": "clientsdk.outcomes",
-    "ParameterError": "sotto.errors",
-    "PendingChain": "clientsdk.ledger",
-    "PermanentCharge": "clientsdk.ledger",
-    "PlanError": "sotto.errors",
-    "PublishError": "sotto.errors",
-    "Publisher": "clientsdk.publishers",
-    "Quota": "clientsdk.settings",
-    "Settings": "clientsdk.settings",
-    "SottoError": "sotto.errors",
-    "Stats": "clientsdk.stats",
-    "StoreError": "sotto.errors",
-    "TelemetryAction": "clientsdk.terminal",
-    "UnknownMetricError": "sotto.errors",
-    "ValueTypeError": "sotto.errors",
-    "__version__": "sotto.version",
-    "ask": "clientsdk.terminal",
-    "fetch_plan": "clientsdk.publishers.http",
-    "telemetry": "clientsdk.terminal",
+#: The public names, by the module that is imported when an app names one: it pays for what it uses.
+_MODULES = {
+    "clientsdk.client": ("Client",),
+    "clientsdk.ledger": ("Ledger", "LedgerPeriod", "PendingChain", "PermanentCharge"),
+    "clientsdk.outcomes": ("Consent", "FlushResult", "Lapses", "Outcome"),
+    "clientsdk.publishers": ("MemoryPublisher", "Publisher"),
+    "clientsdk.publishers.http": ("HttpPublisher", "fetch_plan"),
+    "clientsdk.publishers.kafka": ("KafkaPublisher",),
+    "clientsdk.publishers.log": ("EmbeddedLogPublisher",),
+    "clientsdk.settings": ("NO_LIFETIME_BOUND", "Quota", "Settings"),
+    "clientsdk.stats": ("Stats",),
+    "clientsdk.terminal": ("TelemetryAction", "ask", "telemetry"),
+    "sotto.errors": (
+        *("ParameterError", "PlanError", "PublishError", "SottoError", "StoreError"),
+        *("UnknownMetricError", "ValueTypeError"),
+    ),
+    "sotto.kafka.brokers": ("Broker",),
+    "sotto.plan.compiled": ("CompiledPlan",),
+    "sotto.version": ("__version__",),
 }
-
-__all__ = [
-    "NO_LIFETIME_BOUND",
-    "Broker",
-    "Client",
-    "CompiledPlan",
-    "Consent",
-    "EmbeddedLogPublisher",
-    "FlushResult",
-    "HttpPublisher",
-    "KafkaPublisher",
-    "Lapses",
-    "Ledger",
-    "LedgerPeriod",
-    "MemoryPublisher",
-    "Outcome",
-    "ParameterError",
-    "PendingChain",
-    "PermanentCharge",
-    "PlanError",
-    "PublishError",
-    "Publisher",
-    "Quota",
-    "Settings",
-    "SottoError",
-    "Stats",
-    "StoreError",
-    "TelemetryAction",
-    "UnknownMetricError",
-    "ValueTypeError",
-    "__version__",
-    "ask",
-    "fetch_plan",
-    "telemetry",
-]
+_LAZY = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_LAZY)
 
 
 def __getattr__(name: str) -> object:

@@ -23,16 +23,10 @@ from weakref import WeakSet
 from opentelemetry.metrics import (
     CallbackOptions,
     CallbackT,
-    Counter,
-    Histogram,
     Meter,
     MeterProvider,
     NoOpMeter,
-    ObservableCounter,
-    ObservableGauge,
-    ObservableUpDownCounter,
     Observation,
-    UpDownCounter,
 )
 from opentelemetry.util.types import Attributes
 
@@ -171,6 +165,39 @@ class SottoMeterProvider(MeterProvider):
             wait = _LOOK
 
 
+def _method(kind: str) -> str:
+    """Return which method of a meter makes instruments of a kind."""
+    return f"create_{kind}".replace("-", "_").replace(" ", "_")
+
+
+def _created(kind: str) -> Any:
+    """Return the method that makes an instrument which an app calls."""
+
+    def create(
+        self: _SottoMeter, name: str, unit: str = "", description: str = "", **more: Any
+    ) -> Any:
+        made = getattr(self._behind, _method(kind))(name, unit, description, **more)
+        return self._before(kind, made, name, unit, description)
+
+    return create
+
+
+def _observed(kind: str) -> Any:
+    """Return the method that makes an observable instrument, which calls the app."""
+
+    def create(
+        self: _SottoMeter,
+        name: str,
+        callbacks: Sequence[CallbackT] | None = None,
+        unit: str = "",
+        description: str = "",
+    ) -> Any:
+        asked = self._provider._observe_with(kind, name, unit, callbacks)
+        return getattr(self._behind, _method(kind))(name, asked, unit, description)
+
+    return create
+
+
 class _SottoMeter(Meter):
     """Makes each instrument of another meter, and one before it where the plan has a metric."""
 
@@ -186,74 +213,20 @@ class _SottoMeter(Meter):
         method = "add" if "counter" in kind else {"histogram": "record", "gauge": "set"}[kind]
         quiet = isinstance(self._behind, NoOpMeter)
         call = _call(takes, None if quiet else getattr(instrument, method))
-        base = getattr(NoOpMeter(""), f"create_{kind}".replace("-", "_").replace(" ", "_"))("a")
+        base = getattr(NoOpMeter(""), _method(kind))("a")
         made = type(f"Sotto{kind.title()}", (type(base),), {method: staticmethod(call)})
         return made(*named)
 
-    def create_counter(self, name: str, unit: str = "", description: str = "") -> Counter:
-        """Return a counter."""
-        made = self._behind.create_counter(name, unit, description)
-        return self._before("counter", made, name, unit, description)  # type: ignore[no-any-return]
-
-    def create_up_down_counter(
-        self, name: str, unit: str = "", description: str = ""
-    ) -> UpDownCounter:
-        """Return an up-down counter."""
-        made = self._behind.create_up_down_counter(name, unit, description)
-        return self._before("up-down counter", made, name, unit, description)  # type: ignore[no-any-return]
-
-    def create_histogram(
-        self,
-        name: str,
-        unit: str = "",
-        description: str = "",
-        *,
-        explicit_bucket_boundaries_advisory: Sequence[float] | None = None,
-    ) -> Histogram:
-        """Return a histogram; the plan's range stands for its buckets."""
-        buckets = explicit_bucket_boundaries_advisory
-        made = self._behind.create_histogram(
-            name, unit, description, explicit_bucket_boundaries_advisory=buckets
-        )
-        return self._before("histogram", made, name, unit, description)  # type: ignore[no-any-return]
-
-    def create_gauge(self, name: str, unit: str = "", description: str = "") -> Any:
-        """Return a gauge."""
-        made = self._behind.create_gauge(name, unit, description)
-        return self._before("gauge", made, name, unit, description)
-
-    def create_observable_counter(
-        self,
-        name: str,
-        callbacks: Sequence[CallbackT] | None = None,
-        unit: str = "",
-        description: str = "",
-    ) -> ObservableCounter:
-        """Return an observable counter; it feeds nothing, since it never starts anew."""
-        asked = self._provider._observe_with("observable counter", name, unit, callbacks)
-        return self._behind.create_observable_counter(name, asked, unit, description)
-
-    def create_observable_up_down_counter(
-        self,
-        name: str,
-        callbacks: Sequence[CallbackT] | None = None,
-        unit: str = "",
-        description: str = "",
-    ) -> ObservableUpDownCounter:
-        """Return an observable up-down counter, asked once a budget period."""
-        asked = self._provider._observe_with("observable up-down counter", name, unit, callbacks)
-        return self._behind.create_observable_up_down_counter(name, asked, unit, description)
-
-    def create_observable_gauge(
-        self,
-        name: str,
-        callbacks: Sequence[CallbackT] | None = None,
-        unit: str = "",
-        description: str = "",
-    ) -> ObservableGauge:
-        """Return an observable gauge, asked once a budget period."""
-        asked = self._provider._observe_with("observable gauge", name, unit, callbacks)
-        return self._behind.create_observable_gauge(name, asked, unit, description)
+    create_counter = _created("counter")
+    create_up_down_counter = _created("up-down counter")
+    #: The plan's range stands for its buckets.
+    create_histogram = _created("histogram")
+    create_gauge = _created("gauge")
+    #: It feeds nothing, since it never starts anew.
+    create_observable_counter = _observed("observable counter")
+    #: These two are asked once a budget period.
+    create_observable_up_down_counter = _observed("observable up-down counter")
+    create_observable_gauge = _observed("observable gauge")
 
 
 class _Observed:
