@@ -48,21 +48,16 @@ def forget(job: Job, intent: Intent) -> JobOutput:
         for window, change in taken.stepped.changes.items():
             pages[counts.page_of(window, registry.period)].append((window, change))
     for page, changes in sorted(pages.items()):
-        counted = counts.pack_page(counts.merge(job.page(page), changes, job.generation))
-        target = f"counts/{page}.{job.generation}"
-        written = job.write(target, files.with_checksum(counts.KIND, counted))
-        done.append(replace(written, pages=frozenset([page])))
+        done.append(job.write_page(page, changes))
     if rejects:
-        target = f"quarantine/{job.generation}"
         packed = quarantine.combine([quarantine.pack(rejects)])
-        written = job.write(target, files.with_checksum(quarantine.KIND, packed))
+        written = job.write_quarantine(str(job.generation), packed)
         done.append(replace(written, rejects=quarantine.numbers(rejects)))
     for entry in manifest.quarantine:
         left = list(_without(job, entry, pseudonyms))
         if left:
-            target = f"quarantine/{entry.generation}.{job.generation}"
-            content = files.with_checksum(quarantine.KIND, quarantine.pack(left))
-            written = job.write(target, content)
+            name = f"{entry.generation}.{job.generation}"
+            written = job.write_quarantine(name, quarantine.pack(left))
             done.append(replace(written, rewritten=frozenset([entry.generation])))
     return JobOutput.sum(done)
 

@@ -35,7 +35,7 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.aggregation import counts, quarantine
-from pipelines.aggregation.counts import WindowCounts, WindowKey
+from pipelines.aggregation.counts import Matrix, WindowCounts, WindowKey
 from pipelines.aggregation.decode import Parts, arrivals
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.step import Tally
@@ -139,6 +139,17 @@ class Job:
                 f"{folder} is not here: all workers must reach that under this name"
             ) from error
         return JobOutput(files={target: name})
+
+    def write_page(self, page: int, changes: Iterable[tuple[WindowKey, Matrix]]) -> JobOutput:
+        """Write a page of counts to which changes are added."""
+        merged = counts.merge(self.page(page), changes, self.generation)
+        content = files.with_checksum(counts.KIND, counts.pack_page(merged))
+        written = self.write(f"counts/{page}.{self.generation}", content)
+        return replace(written, pages=frozenset([page]))
+
+    def write_quarantine(self, name: str, packed: bytes) -> JobOutput:
+        """Write packed rejects to a file of quarantine."""
+        return self.write(f"quarantine/{name}", files.with_checksum(quarantine.KIND, packed))
 
     def output(self, patience: float = 0.0) -> JobOutput:
         """Return what the job has written; wait ``patience`` seconds: NFS shows new names late."""
@@ -319,28 +330,20 @@ class WriteFiles(_Stage):
     def work(self, element: Grouped) -> Iterator[Keyed]:
         key, parts = element
         if key == _QUARANTINE:
-            target = f"quarantine/{self.job.generation}"
-            content = files.with_checksum(quarantine.KIND, quarantine.combine(parts))
-            yield self.done(self.job.write(target, content))
+            packed = quarantine.combine(parts)
+            yield self.done(self.job.write_quarantine(str(self.job.generation), packed))
         else:
             (page,) = _PAGE_KEY.unpack(key.removeprefix(_PAGE))
-            target = f"counts/{page}.{self.job.generation}"
-            content = files.with_checksum(counts.KIND, self._page(page, parts))
-            yield self.done(replace(self.job.write(target, content), pages=frozenset([page])))
+            yield self.done(self.job.write_page(page, map(_change, parts)))
 
     def done(self, part: JobOutput) -> Keyed:
         """Return a part of the summary, which is this stage's only output."""
         return _ALONE, part.to_json()
 
-    def _page(self, page: int, parts: Iterable[bytes]) -> bytes:
-        changes = (
-            (
-                WindowKey.from_bytes(part[: counts.KEY_BYTES]),
-                counts.unpack_matrix(part[counts.KEY_BYTES :]),
-            )
-            for part in parts
-        )
-        return counts.pack_page(counts.merge(self.job.page(page), changes, self.job.generation))
+
+def _change(part: bytes) -> tuple[WindowKey, Matrix]:
+    size = counts.KEY_BYTES
+    return WindowKey.from_bytes(part[:size]), counts.unpack_matrix(part[size:])
 
 
 class WriteSummary(beam.DoFn):

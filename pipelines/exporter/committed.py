@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.aggregation.step import Tally
 from pipelines.results.fields import record_of
 from pipelines.results.records import Budget
 from pipelines.sources.base import MissingError
 from pipelines.storage import files
 from pipelines.storage.directory import LastRun, StateDirectory
-from pipelines.storage.manifest import add_rows
+from pipelines.storage.manifest import Manifest, add_rows
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -22,17 +21,11 @@ from sotto.plan.registry import Registry
 class Committed:
     """Figures of a state directory."""
 
-    generation: int
-    clock: int | None  #: milliseconds
+    manifest: Manifest
     begun: int | None  #: when a run on top of it began that is not finished, ms of the wall clock
     last: LastRun | None
-    lanes: Mapping[str, int]  #: lane to the position up to which it is taken
     size: Mapping[str, int]  #: bytes by folder
-    tally: Tally
-    #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those taken
-    #: again since.
-    rejected: Mapping[str, int]
-    requeued: Mapping[str, int]
+    rejected: Mapping[str, int]  #: all reports that were rejected, by reason
     periods: Sequence[Budget]  #: oldest first
     registry: Registry | None  #: None before the first run
 
@@ -52,15 +45,11 @@ def committed(state_dir: Path) -> Committed:
         "plans": files.total_size(directory.plans.path(plan) for plan in manifest.plans),
     }
     return Committed(
-        generation=manifest.generation,
-        clock=manifest.clock,
+        manifest=manifest,
         begun=directory.begun(manifest),
         last=LastRun.of(state_dir),
-        lanes=manifest.positions,
         size=size,
-        tally=manifest.tally,
         rejected=add_rows(manifest.expired, manifest.quarantine),
-        requeued=manifest.requeued,
         periods=[record_of(Budget, row) for row in manifest.budgets(registry)] if registry else [],
         registry=registry,
     )

@@ -122,7 +122,11 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
         _state(samples, state, now)
     if database is not None:
         _database(samples, database)
-        behind = None if state is None else max(state.generation - database.health.generation, 0)
+        behind = (
+            None
+            if state is None
+            else max(state.manifest.generation - database.health.generation, 0)
+        )
         samples.add("sotto_database_behind_generations", behind)
     stream = state is None and database is not None and database.health.source is not None
     if database is not None and stream:
@@ -134,7 +138,7 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
     newest = state or database
     if newest is None:
         return
-    how = newest if isinstance(newest, Committed) else newest.health
+    how = newest.manifest if isinstance(newest, Committed) else newest.health
     clock = milliseconds(how.clock) if isinstance(how.clock, datetime) else how.clock
     samples.add("sotto_clock_timestamp_seconds", _seconds(clock))
     samples.add("sotto_run_generation", None if stream else how.generation)
@@ -142,10 +146,10 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
         rows = newest.rejected.get(reason.label, 0)
         samples.add("sotto_reports_rejected_total", rows, reason.label)
     # A streaming job does not know it.
-    none = 0 if state or newest.requeued else None
+    again = newest.manifest.requeued if isinstance(newest, Committed) else newest.requeued
+    none = 0 if state or again else None
     for reason in CURABLE:
-        requeued = newest.requeued.get(reason.label, none)
-        samples.add("sotto_reports_requeued_total", requeued, reason.label)
+        samples.add("sotto_reports_requeued_total", again.get(reason.label, none), reason.label)
     _periods(samples, newest.periods, registry)
 
 
@@ -214,8 +218,8 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     live = [period for period in state.periods if not period.closed]
     add("sotto_state_chains", sum(period.chains for period in live))
     add("sotto_state_pseudonyms", sum(period.pseudonyms for period in live))
-    add("sotto_reports_read_total", state.tally.reports)
-    add("sotto_reports_duplicates_total", state.tally.duplicates)
+    add("sotto_reports_read_total", state.manifest.tally.reports)
+    add("sotto_reports_duplicates_total", state.manifest.tally.duplicates)
 
 
 def _stream_health(samples: Samples, health: Health) -> None:

@@ -229,7 +229,7 @@ def lag_of_runs(log: Watched, state: Reading[Committed]) -> Reading[Lag]:
         return Reading(Status.UNREADABLE, problem="it is not known how much of it is read")
     if state.value is None:
         return read(lambda: log.lag({}, None))
-    taken, registry = state.value.lanes, state.value.registry
+    taken, registry = state.value.manifest.positions, state.value.registry
     return read(lambda: log.lag(taken, registry))
 
 

@@ -66,6 +66,8 @@ class About:
         Of a figure that is computed from payloads, and so null where it is withheld.
     computed : bool
         Whether views compute it, and it is not stored.
+    heading : str
+        Of the column in which people are shown it in a terminal, if that shows it.
     """
 
     text: str
@@ -77,6 +79,7 @@ class About:
     absent: object = None
     rounding: Rounding | None = None
     computed: bool = False
+    heading: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,14 @@ from typing import Any, TypeAlias
 from mechanisms.estimate import forged
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from mechanisms.items import OF_EXPERIMENTS, Method
-from pipelines.results.fields import milliseconds
-from pipelines.results.records import ArmEffect, OfRange, RangeComparison, RangeEstimate
+from pipelines.results.fields import fields_of, milliseconds
+from pipelines.results.records import (
+    ArmEffect,
+    EstimateRecord,
+    OfRange,
+    RangeComparison,
+    RangeEstimate,
+)
 from pipelines.results.tables import ALARMS, ESTIMATES
 from pipelines.results.views import ENDS
 from pipelines.sinks.sql import Results
@@ -25,7 +31,9 @@ Window: TypeAlias = tuple[Any, ...]
 
 #: Names of the ends of what the truth may be if reports are forged.
 _UNDER = ("under_low", "under_high")
-_HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
+#: Columns of figures, as they are stored; the interval follows the first one.
+_FIGURES = {each.stored: each.about.heading for each in fields_of(EstimateRecord)}
+_FIRST, *_OTHERS = (name for name, heading in _FIGURES.items() if heading)
 _EFFECT_HEADS = (
     *("arm", "of", "first arm", "difference", "at all looks", "p-value", "found from"),
     *("reports", "windows", ""),
@@ -187,19 +195,19 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     (first, *others) = {_withheld(row) for row in rows}
     if first and not others:
         return [f"  withheld: {first}"]
-    heads = list(_HEADS)
-    if under is not None:
-        heads.insert(3, f"{100 * under:g} % forged")
-    cells = [tuple(heads), *(_cells(row, under=under is not None) for row in rows)]
+    share = () if under is None else (f"{100 * under:g} % forged",)
+    rest = (*(_FIGURES[each] for each in _OTHERS), "reports", "method")
+    heads: tuple[str, ...] = ("", _FIGURES[_FIRST], "95 % interval", *share, *rest)
+    cells = [heads, *(_cells(row, under=under is not None) for row in rows)]
     if not any(method for *_, method in cells[1:]):
         cells = [most[:-1] for most in cells]
     right = [column > 0 for column in range(len(cells[0]))]
     return [f"  {line}" for line in aligned(cells, right)]
 
 
-def _title(row: Row, *, several: bool, segments: bool = True) -> str:
+def _title(row: Row, *, several: bool) -> str:
     whose = f"{row['collector']}: " if several else ""
-    segment = f" [{row['segment']}]" if segments and row.get("segment") else ""
+    segment = f" [{row['segment']}]" if row.get("segment") else ""
     start, end = time_text(row["window_start"]), time_text(row["window_end"])
     so_far = ", so far" if row.get("complete") is False else ""
     return (
@@ -213,8 +221,7 @@ def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
     name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
     interval = _interval(row["low"], row["high"])
     intervals = [interval, _interval(*(row[end] for end in _UNDER))] if under else [interval]
-    floor = row["detection_floor"]
-    numbers = (_number(row["value"]), *intervals, _number(row["display"]), _number(floor))
+    numbers = (_number(row[_FIRST]), *intervals, *(_number(row[each]) for each in _OTHERS))
     method = row.get("method") or "unbiased"
     remark = "" if method == "unbiased" else str(method)
     if row["biased"] and method != "biased":

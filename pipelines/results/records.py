@@ -106,6 +106,7 @@ class EstimateRecord(OfWindow):
             "is possible",
             0.13,
             rounding="nearest",
+            heading="estimate",
         ),
     ]
     low: Annotated[float | None, About("lower end of the interval of 95 %", 0.11, rounding="down")]
@@ -123,11 +124,17 @@ class EstimateRecord(OfWindow):
             0.13,
             "display",
             rounding="nearest",
+            heading="shown",
         ),
     ]
     detection_floor: Annotated[
         float | None,
-        About("smallest true share that is reliably distinguished from zero", 0.02, rounding="up"),
+        About(
+            "smallest true share that is reliably distinguished from zero",
+            0.02,
+            rounding="up",
+            heading="floor",
+        ),
     ]
     unit: Annotated[str | None, About("share, rank, or the unit of the metric", "share")]
     method: Annotated[
@@ -192,6 +199,13 @@ class EstimateRecord(OfWindow):
             rounding="averages",
         ),
     ]
+
+
+#: Columns that the view of shares has of an estimate, beside its names and value.
+SHARE_COLUMNS = (
+    *("low", "high", "standard_error", "shown", "detection_floor", "significant", "method"),
+    *("reports", "complete", "biased"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.results.fields import Field, Kind, fields_of, milliseconds
 from pipelines.results.records import (
+    SHARE_COLUMNS,
     Alarm,
     ArmEffect,
     Budget,
@@ -323,11 +324,7 @@ VIEW_SHARES = View(
     columns=(
         *_columns(EstimateRecord, *_KEY, "kind", "item"),
         _value("share"),
-        *_columns(
-            EstimateRecord,
-            *(*ENDS, "shown", "detection_floor", "significant", "method"),
-            *("reports", "complete", "biased"),
-        ),
+        *_columns(EstimateRecord, *SHARE_COLUMNS),
     ),
     where=(ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
 )

@@ -105,22 +105,12 @@ class Intent:
         True
         """
         value = load_document(content, "intent.json", FORMAT)
-        items = tuple(WorkItem(*item) for item in value["items"])
-        requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
-        last, reports = load_records(value["marks"]), value["reports"]
-        forget = tuple(value.get("forget", ()))
-        return cls(
-            generation=value["generation"],
-            clock=value["clock"],
-            items=items,
-            last=last,
-            requeue=requeue,
-            forget=forget,
-            last_period=value.get("last_period"),
-            reports=reports,
-            time=value.get("time"),
-            trusted=value.get("trusted"),
-        )
+        del value["format"]
+        value["items"] = tuple(WorkItem(*item) for item in value["items"])
+        value["last"] = load_records(value.pop("marks"))
+        value["requeue"] = tuple(Requeue(*each) for each in value.get("requeue", ()))
+        value["forget"] = tuple(value.get("forget", ()))
+        return cls(**value)
 
 
 def dump_records(records: Mapping[str, LastRecord]) -> dict[str, tuple[int, str]]:

@@ -138,17 +138,16 @@ class Manifest:
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
         value = load_document(content, "MANIFEST.json", FORMAT)
-        return cls(
-            state=value["state"],
-            key=bytes.fromhex(value["key"]),
-            generation=value["generation"],
-            clock=value["clock"],
+        if "time" not in value:
             # Release 0.4.0 wrote no time, and of minima when they were committed too.
-            time=value.get("time", value["clock"]),
+            value |= {"time": value["clock"], "minima": {}}
+        plain = {name: value[name] for name in _PLAIN}
+        plain |= {"lineage": tuple(value["lineage"]), "tally": Tally(*value["tally"])}
+        return cls(
+            **plain,
+            key=bytes.fromhex(value["key"]),
             positions=value["lanes"],
             last=load_records(value["marks"]),
-            plans=value["plans"],
-            first_open=value["first_open"],
             states={
                 (period, part): StoredState.of(*rest) for period, part, *rest in value["states"]
             },
@@ -160,13 +159,6 @@ class Manifest:
                 Quarantined(made, clock, rows, tuple((r, p, n) for r, p, n in requeued), *rest)
                 for made, clock, rows, requeued, *rest in value["quarantine"]
             ),
-            expired=value["expired"],
-            lineage=tuple(value["lineage"]),
-            tally=Tally(*value["tally"]),
-            requeued=value["requeued"],
-            minima=value["minima"] if "time" in value else {},
-            files=value["files"],
-            forgotten=value["forgotten"],
         )
 
     @property
