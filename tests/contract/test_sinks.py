@@ -137,7 +137,7 @@ def test_what_is_written_is_held_and_written_again_changes_nothing(sink, served)
 def test_order_and_batches_do_not_matter(served, seed):
     draw = random.Random(seed)
     records = [window(r, start) for r in range(1, 6) for start in (0, 10)]
-    records += [rejects_document("job", "tests.example", {"late": r}, r) for r in range(1, 6)]
+    records += [each for r in range(1, 6) for each in rest(r, rejects=r)]
     shuffled = [*draw.sample(records, len(records)), *draw.sample(records, 3)]
     while shuffled:
         with open_sink(served.url, "job") as sink:

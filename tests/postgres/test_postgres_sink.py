@@ -11,7 +11,6 @@ from sink_documents import Feed, held, values, window
 from test_document_database import (  # noqa: F401
     database,
     feed,
-    test_a_window_without_estimates_goes_and_does_not_come_back,
     test_documents_of_another_job_are_left_until_told,
     test_two_sinks_are_noticed_and_nothing_of_the_second_is_written,
     test_what_is_published_is_what_the_tables_hold,

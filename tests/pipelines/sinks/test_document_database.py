@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -52,39 +51,6 @@ def test_what_was_requeued_is_told_where_it_is_known(feed, url):
         found = {row["reason"]: row["requeued"] for row in held(url)["quarantine"]}
         known = None if requeued is None else 0
         assert found == {"late": known, "unknown_plan": known, **(requeued or {})}
-
-
-def test_a_window_is_replaced_whole(feed, url):
-    feed.give(window(1, items=("red", "blue", "green")), window(1, start=10))
-    feed.give(window(2, items=("red",)))
-    assert values(url) == {(0, "red"): 2.0, (10, "red"): 1.0, (10, "blue"): 1.0}
-
-
-def test_a_window_without_estimates_goes_and_does_not_come_back(feed, url):
-    feed.give(window(1))
-    feed.give(window(2, items=()))
-    assert held(url)["windows"] == held(url)["estimates"] == []
-    assert feed.give(window(1)) == Applied(stale=1)
-    assert values(url) == {}
-
-
-@pytest.mark.slow
-def test_order_and_batches_do_not_matter(tmp_path):
-    records = [window(r, start) for r in range(1, 6) for start in (0, 10)]
-    records += [each for r in range(1, 6) for each in rest(r, rejects=r)]
-    found = []
-    for seed in range(4):
-        shuffled = random.Random(seed).sample(records, len(records))
-        url = f"sqlite:///{tmp_path / str(seed)}"
-        with SqlSink(url) as database:
-            feed = Feed(database)
-            while shuffled:
-                feed.give(*(shuffled.pop() for _ in range(min(len(shuffled), seed + 1))))
-        found.append(held(url))
-        for row in found[-1]["meta"]:
-            del row["lineage"]
-    assert all(each == found[0] for each in found)
-    assert [row["projected_generation"] for row in found[0]["meta"]] == [5]
 
 
 def test_documents_of_another_job_are_left_until_told(feed, url):
