@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from made_documents import projection
+from made_documents import estimate_row, project, projection, window_row
 
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
-from pipelines.results.tables import ESTIMATES
-from pipelines.sinks.sql import Results
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from sotto.plan.compile import parse_plan
@@ -48,21 +46,10 @@ KEY = {"collector": "app.example", "plan": "look", "version": 1}
 def window(metric: str, at: int, reports: int, revision: int, **more: object) -> dict[str, object]:
     kind = {each.name: (each.type, each.mechanism.name) for each in PLAN.metrics}[metric]
     start = START + 7 * at * DAY
-    return {
-        **KEY,
-        "segment": "",
-        "metric": metric,
-        "window_start": start,
-        "window_end": start + 7 * DAY,
-        "type": kind[0],
-        "mechanism": kind[1],
-        "n": reports,
-        "reports_by_level": [0, reports // 3, reports - reports // 3],
-        "revision": revision,
-        "minimum_reports": 20,
-        "withheld": None,
-        **more,
-    }
+    levels = [0, reports // 3, reports - reports // 3]
+    own = {**KEY, "type": kind[0], "mechanism": kind[1], "revision": revision}
+    own |= {"reports_by_level": levels, **more}
+    return window_row(metric, start, 7 * DAY, reports, **own)
 
 
 def estimate(
@@ -73,22 +60,10 @@ def estimate(
     value: float | None,
     **more: object,
 ) -> dict[str, object]:
-    names = ("metric", "window_start", "window_end", "n", "reports_by_level", "revision", "segment")
-    return {
-        **dict.fromkeys(ESTIMATES.columns.keys()),
-        **KEY,
-        **{name: of[name] for name in names},
-        "kind": kind,
-        "item": item,
-        "position": position,
-        "value": value,
-        "standard_error": None if value is None else 0.02,
-        "low": None if value is None else value - 0.04,
-        "high": None if value is None else value + 0.04,
-        "unit": "share",
-        "method": "unbiased",
-        **more,
-    }
+    error = {} if value is None else {"standard_error": 0.02}
+    ends = {} if value is None else {"low": value - 0.04, "high": value + 0.04}
+    known = {"value": value, **error, **ends, **more}
+    return estimate_row(of, position, kind, item, **known)
 
 
 def _themes(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -147,23 +122,19 @@ def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
     amounts = {"accepted": 1_400_000_000, "observed": 1_500_000_000}
     most = {"most_accepted": 2_000_000, "most_observed": 31_000_000}
     url = f"sqlite:///{folder / 'results.db'}"
-    with Results(url) as results:
-        results.projected("app.example", "mine")
-        results.project(
-            projection(
-                collector="app.example",
-                state="mine",
-                generation=generation,
-                clock=START + 8 * DAY,
-                changed=[([of for of, _ in changed], [row for _, rows in changed for row in rows])],
-                periods=[{**period, "closed": False, **numbers, **amounts, **most}],
-                quarantine=[
-                    {"collector": "app.example", "generation": 1, "reason": "late", "rows": 4321,
-                     "requeued": 0}
-                ],
-                lineage=f"digest {generation}",
-            )
-        )  # fmt: skip
+    whole = [of for of, _ in changed], [row for _, rows in changed for row in rows]
+    late = {"collector": "app.example", "reason": "late", "rows": 4321, "requeued": 0}
+    given = projection(
+        collector="app.example",
+        state="mine",
+        generation=generation,
+        clock=START + 8 * DAY,
+        changed=[whole],
+        periods=[{**period, "closed": False, **numbers, **amounts, **most}],
+        quarantine=[late],
+        lineage=f"digest {generation}",
+    )
+    project(url, given)
     return url
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sql
+
 from pipelines.results.documents import (
     Document,
     HealthDocument,
@@ -13,8 +15,8 @@ from pipelines.results.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.results.tables import Row
-from pipelines.sinks.sql import Projection
+from pipelines.results.tables import ESTIMATES, Row
+from pipelines.sinks.sql import Projection, Results
 
 
 def window_document(*about: Any) -> tuple[bytes, bytes]:
@@ -63,6 +65,50 @@ def projection(
         yield RejectsDocument.of(state, collector, rejects, generation, requeued)
 
     return Projection(collector, state, generation, clock, _Again(documents), **more)
+
+
+def project(url: str | sql.URL, given: Projection) -> None:
+    """Write a generation to a database, as a run does."""
+    with Results(url) as results:
+        results.projected(given.collector, given.state)
+        results.project(given)
+
+
+def window_row(metric: str, start: int, length: int, n: int, **more: object) -> dict[str, object]:
+    """Return a row of a window of all reports, which came at the second of two levels."""
+    return {
+        "collector": "tests.example",
+        "plan": "small",
+        "version": 1,
+        "metric": metric,
+        "window_start": start,
+        "window_end": start + length,
+        "segment": "",
+        "type": "category",
+        "mechanism": "grr",
+        "n": n,
+        "reports_by_level": [0, n],
+        "revision": 1,
+        "minimum_reports": 20,
+        "withheld": None,
+        **more,
+    }
+
+
+def estimate_row(
+    window: Row, position: int, kind: str, item: str, **more: object
+) -> dict[str, object]:
+    """Return a row of an estimate of a window; null where nothing is given."""
+    of_window = {each.name: window.get(each.name) for each in ESTIMATES.columns}
+    return {
+        **of_window,
+        "position": position,
+        "kind": kind,
+        "item": item,
+        "unit": "share",
+        "method": "unbiased",
+        **more,
+    }
 
 
 class _Again:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from made_documents import projection
+from made_documents import estimate_row, project, projection, window_row
 from plan_texts import plan_head
 
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.sql import of_state
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
@@ -80,36 +80,15 @@ class MovingResults:
         ]
         if clock is None:
             clock = START + (first + length) * WEEK + RIPE
-        with Results(self.url) as results:
-            results.projected("tests.example", "state")
-            results.project(projection("tests.example", "state", self._generation, clock, changed))
+        project(self.url, projection("tests.example", "state", self._generation, clock, changed))
 
     def _window(self, window: int) -> dict[str, object]:
-        start = START + window * WEEK
-        return {
-            "collector": "tests.example",
-            "plan": "moving",
-            "version": self._version,
-            "metric": "colour",
-            "window_start": start,
-            "window_end": start + WEEK,
-            "type": "category",
-            "mechanism": "grr",
-            "n": 1000,
-            "reports_by_level": [0, 1000],
-            "revision": self._generation,
-            "minimum_reports": 20,
-            "withheld": None,
-        }
+        about = {"plan": "moving", "version": self._version, "revision": self._generation}
+        return window_row("colour", START + window * WEEK, WEEK, 1000, **about)
 
     def _row(
         self, window: int, position: int, item: str, told: tuple[float, float] | None
     ) -> dict[str, object]:
-        row = {k: v for k, v in self._window(window).items() if k not in _OF_WINDOWS}
-        value, error = told or (None, None)
-        row |= {"kind": "share", "item": item, "position": position, "unit": "share"}
-        row |= {"method": "unbiased", "value": value, "standard_error": error}
-        return {**row, "withheld": None if told else "7 reports, the plan asks for 20"}
-
-
-_OF_WINDOWS = {"type", "mechanism", "minimum_reports"}
+        known = dict(zip(("value", "standard_error"), told or (), strict=False))
+        known["withheld"] = None if told else "7 reports, the plan asks for 20"
+        return estimate_row(self._window(window), position, "share", item, **known)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sqlalchemy as sql
-from made_documents import health_document, period_document, rejects_document, window_document
+from made_documents import (
+    health_document,
+    period_document,
+    rejects_document,
+    window_document,
+    window_row,
+)
 
 from pipelines.results.documents import parse
 from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
@@ -17,21 +23,10 @@ TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 _PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed")
 
 
-def window_row(start: int, collector: str = "tests.example") -> dict[str, object]:
-    return {
-        "collector": collector,
-        "plan": "small",
-        "version": 1,
-        "metric": "colour",
-        "window_start": start,
-        "window_end": start + 10,
-        "type": "category",
-        "mechanism": "grr",
-        "minimum_reports": 20,
-        "complete": True,
-        "n": 2,
-        "reports_by_level": [1, 2],
-    }
+def small_window(start: int, **more: object) -> dict[str, object]:
+    """Return a row of a window of two reports."""
+    own = {"reports_by_level": [1, 2], "complete": True}
+    return window_row("colour", start, 10, 2, **{**own, **more})
 
 
 def period_row(number: int) -> dict[str, object]:
@@ -68,7 +63,9 @@ def window(
         }
         for at, item in enumerate(items)
     ]
-    return window_document(job, window_row(start, collector), estimates, revision, "early")
+    return window_document(
+        job, small_window(start, collector=collector), estimates, revision, "early"
+    )
 
 
 def rest(revision: int, rejects: int, job: str = "job") -> list[tuple[bytes, bytes]]:

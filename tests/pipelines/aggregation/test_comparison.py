@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from asgi_client import get
 from fastapi import FastAPI
-from made_documents import projection, window_document
+from made_documents import project, projection, window_document
 from numpy.typing import NDArray
 
 from mechanisms.experiments import Scored, difference
@@ -28,7 +28,6 @@ from pipelines.results.api import create_router
 from pipelines.results.documents import WindowDocument, parse
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import EstimateRecord
-from pipelines.sinks.sql import Results
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry
@@ -271,19 +270,7 @@ def database(tmp_path: Path) -> str:
             ("page", [[400], [300], [50]]),
         )
     ]
-    with Results(url) as results:
-        results.projected("state", "app.example")
-        results.project(
-            projection(
-                collector="app.example",
-                state="state",
-                generation=1,
-                clock=None,
-                changed=changed,
-                periods=[],
-                quarantine=[],
-            )
-        )
+    project(url, projection("app.example", "state", 1, None, changed))
     return url
 
 

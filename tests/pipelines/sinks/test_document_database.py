@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sql
-from made_documents import projection, rejects_document
+from made_documents import project, projection, rejects_document
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
 from pipelines.results.documents import Document, parse
 from pipelines.sinks import rows as written_rows
 from pipelines.sinks.base import Advance, Applied, ReadTopic
-from pipelines.sinks.sql import Results, SqlSink
+from pipelines.sinks.sql import SqlSink
 from sotto.errors import AggregationError
 
 
@@ -90,9 +90,7 @@ def test_another_topic_is_refused_until_told(feed, url):
 
 
 def test_the_database_of_a_run_is_refused(feed, url):
-    with Results(url) as results:
-        results.projected("tests.example", "state")
-        results.project(projection("tests.example", "state", 1, 5, lineage="00"))
+    project(url, projection("tests.example", "state", 1, 5, lineage="00"))
     for replace in (False, True):
         with pytest.raises(AggregationError, match="aggregation"):
             feed.give(window(1), replace=replace)

@@ -9,25 +9,23 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
-from made_documents import projection
-from sink_documents import TABLES, window_row
+from made_documents import estimate_row, projection
+from sink_documents import TABLES, small_window
 
 from pipelines.results import tables
-from pipelines.results.tables import ESTIMATES, QUARANTINE, WINDOWS
+from pipelines.results.tables import QUARANTINE, WINDOWS
 from pipelines.sinks import rows as written_rows
 from pipelines.sinks.sql import Projection, Results, SqlSink, of_state
 from sotto.errors import AggregationError
 
 
 def window(start: int, revision: int) -> dict[str, object]:
-    own = {"segment": "", "reports_by_level": [3, 4], "revision": revision}
-    return {**window_row(start), **own}
+    return small_window(start, reports_by_level=[3, 4], revision=revision)
 
 
 def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str, object]:
-    row = {key: each for key, each in window(start, revision).items() if key in ESTIMATES.columns}
-    row |= {"kind": "share", "item": item, "position": 0, "unit": "share", "method": "unbiased"}
-    return {**row, "value": value, "standard_error": math.inf, "low": -math.inf, "high": 1.0}
+    known = {"value": value, "standard_error": math.inf, "low": -math.inf, "high": 1.0}
+    return estimate_row(window(start, revision), 0, "share", item, **known)
 
 
 LATE = {

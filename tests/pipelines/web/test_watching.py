@@ -13,7 +13,7 @@ import attacks
 import pytest
 from html_pages import Html
 from invented_results import ask
-from made_documents import projection
+from made_documents import project, projection
 from moving_results import MovingResults
 from report_logs import append, honest, write
 from step_plans import DAY, plans
@@ -28,7 +28,7 @@ from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.lag import WatchedLog
 from pipelines.exporter.readings import Reading, Status
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import rendering, watching
 from pipelines.web.access import Access
@@ -230,9 +230,7 @@ def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path, monkey
 
     bad, estimates = attacks.results("page", 2_000, 0.2, attacks.repeat, 3)
     url = f"sqlite:///{tmp_path / 'poisoned.db'}"
-    with Results(url) as database:
-        database.projected("attacked.example", "mine")
-        database.project(projection("attacked.example", "mine", 1, None, [([bad], estimates)]))
+    project(url, projection("attacked.example", "mine", 1, None, [([bad], estimates)]))
     shown = ask(application(Site(ResultsReader(url), Access())), "/").text
     assert "are not what honest devices send" in shown
     assert '<a href="/metrics/attacked.example/attacked/1/page?window=' in shown
