@@ -424,11 +424,12 @@ class Client(Unshared):
         return outcome
 
     def count(self, event: str, times: int = 1) -> Outcome:
-        """Count an event for the plan's measures of it, ``count`` and ``days``.
+        """Count an event for the plan's measures of it, ``count``, ``days`` and ``used``.
 
         The device keeps the count in its file, as the plan says (``stored: true``), and draws one
         answer from it at the first use after the budget period. The outcome is the same whatever
-        was counted: it is accepted as soon as one of the measures takes it. Raises
+        was counted: it is accepted as soon as one of the measures takes it. A use is noted in
+        memory, and written at fixed times, the last of which is :meth:`close`. Raises
         UnknownMetricError if nothing in the plan counts the event, and ValueTypeError if ``times``
         is no int; below one it counts nothing.
         """
@@ -460,6 +461,12 @@ class Client(Unshared):
             refusal = self._refusals.get(metric.name)
             if refusal is not None and refusal.holds(self._clock):
                 found.append(self._tally.count(refusal.outcome, metric.name))
+            elif metric.holds_response:
+                # In memory: neither opens the store nor wakes the thread.
+                noted = NO_CONSENT
+                if self._is_open:
+                    noted = self._recorder.note_use(metric, each, self._now())
+                found.append(self._tally.count(noted, metric.name))
             else:
                 found.append(self._take(metric, each))
         return Outcome.ACCEPTED if Outcome.ACCEPTED in found else found[0]

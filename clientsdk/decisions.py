@@ -119,10 +119,13 @@ class Decisions:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
         self.terms = {name: replace(terms, panels=1) for name, terms in self.terms.items()}
 
-    def refused(self, now: int) -> Outcome | None:
-        """Return why nothing can be recorded now, None if the store is to decide."""
+    def refused(self, now: int, *, look: bool = True) -> Outcome | None:
+        """Return why nothing can be recorded now, None if the store is to decide.
+
+        Unless it may ``look`` at the file, consent that another process was given counts later.
+        """
         store = self._store
-        if store.stopped or (store.consent is not GIVEN and not self._consented()):
+        if store.stopped or (store.consent is not GIVEN and not (look and self._consented())):
             return Outcome.NO_CONSENT
         if now == BEGINNING:
             store.deny(self._plan.metrics, Outcome.BAD_CLOCK)

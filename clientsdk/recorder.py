@@ -57,8 +57,12 @@ class Recorder:
         self.segments: Mapping[str, str | None] = {}
         #: Whether the person is first to be asked: no measure begins then.
         self.held_back = False
-        #: Period, day and number of the consent of the last use that measures know of.
-        self._attended: tuple[int, int, int] | None = None
+        #: Period, day, step and number of the consent of the last use that measures know of.
+        self._attended: tuple[int, ...] | None = None
+        #: Uses that are to be written, by tally, and the last of each that is: the number of the
+        #: consent, and of the last the period too.
+        self._uses: dict[str, int] = {}
+        self._written: dict[str, tuple[int, int]] = {}
 
     def attempt(
         self, metric: CompiledMetric, symbol: Symbol, now: int, consent: ConsentKeeper
@@ -131,32 +135,76 @@ class Recorder:
             store.erasure.scrub(compact=False)
         return decided
 
-    def attend(self, now: int) -> None:
+    def attend(self, now: int, *, closing: bool = False) -> None:
         """Begin the measures of a period at the first use in it, and note a day of use.
 
         Every period in which the SDK runs is answered, whatever is counted: a report must not say
-        by its existence that there was something to count.
+        by its existence that there was something to count. Responses of the measure ``used`` are
+        written again when a client starts, in each step of the resolution, and ``closing``.
         """
         store, plan = self._store, self._plan
-        if not plan.measured or self.held_back:
+        responds = any(metric.holds_response for metric in plan.measured)
+        if not plan.measured or self.held_back or (closing and not responds):
             return
-        if self._attended == (now // plan.period, now // measures.DAY, store.consents):
+        step = now // plan.resolution if responds else 0
+        reached = now // plan.period, now // measures.DAY, step
+        if self._attended == (*reached, store.consents) and not closing:
             return
         if self.decisions.refused(now) is not None:
             return
         with store.transaction(WRITE) as connection:
             owed = store.erasure.owed
-            found = []
+            found, written = [], []
             for metric in plan.measured:
                 terms = self.decisions.terms[metric.name]
                 outcome = self._begin(connection, terms, now)
                 if outcome is ACCEPTED and metric.measure == _DAYS_OF_USE:
                     self._add(connection, terms, 1, now)
+                elif outcome is ACCEPTED and metric.holds_response:
+                    written += self._respond(connection, terms)
                 found.append(outcome)
-            consents = store.consents
-        store.scrub_since(owed)
+            consents, period = store.consents, store.period
+        for tally in written:
+            self._uses.pop(tally, None)
+            self._written[tally] = period, consents
+        if responds:
+            # The log still has the response before, and two of them may show a use in between.
+            store.erasure.clean_log()
+        else:
+            store.scrub_since(owed)
         if STORE_FULL not in found:
-            self._attended = now // plan.period, now // measures.DAY, consents
+            self._attended = *reached, consents
+
+    def note_use(self, metric: CompiledMetric, times: Any, now: int) -> Outcome:
+        """Note a use in memory, or return why not; :meth:`attend` writes it when it is time.
+
+        The file is neither read nor written, so that nothing about it shows when there was a use.
+        """
+        store = self._store
+        if self.held_back or not store.agreed(metric.group):
+            return NO_CONSENT
+        outcome = self.decisions.refused(now, look=False)
+        if outcome is not None:
+            return outcome
+        tally = self.decisions.terms[metric.name].tally
+        period = max(now // self._plan.period, store.period)
+        # A response is drawn anew at most once a process and period.
+        if times and self._written.get(tally) != (period, store.consents):
+            self._uses[tally] = store.consents
+        return ACCEPTED
+
+    def _respond(self, connection: Connection, terms: RecordingTerms) -> list[str]:
+        """Write a response again, drawn anew from *yes* after a use; return its tally if it was.
+
+        Both are the same draws and the same write.
+        """
+        store, tally = self._store, terms.tally
+        drawn_for = store.identity.pseudonym, self._source, self._plan.resolution
+        before = measures.state_of(connection, tally)
+        drawn = measures.response(terms.metric, True, *drawn_for)
+        used = self._uses.get(tally) == store.consents
+        measures.rewrite(connection, tally, drawn if used else before)
+        return [tally] if used else []
 
     def _begin(self, connection: Connection, terms: RecordingTerms, now: int) -> Outcome:
         """Begin a measure unless it has begun; one that is answered at once is answered."""
@@ -176,7 +224,11 @@ class Recorder:
             store.add_chain(connection, self._draw(metric, age, now))
         else:
             place = store.plans.number, metric.index, self._cell()
-            measures.begin(connection, terms.tally, period, plan, place)
+            state = measures.nothing(plan, metric)
+            if metric.holds_response:
+                drawn_for = store.identity.pseudonym, self._source, plan.resolution
+                state = measures.response(metric, False, *drawn_for)
+            measures.begin(connection, terms.tally, period, place, state)
         store.accounts.reserve(store.database.cursor, terms.tally, 1, terms.cost)
         return ACCEPTED
 

@@ -180,7 +180,7 @@ class WatchedClient(SeededClient):
         outcome = super().record(metric, value)
         recorded = Recorded(metric, value, outcome)
         self.recorded.append(recorded)
-        plain = [each for each in self.plan.metrics if each.name == metric and not each.stored]
+        plain = [each for each in self.plan.metrics if each.name == metric and not each.measure]
         for known in plain or self.plan.fed("record", metric):
             # A sum may lie within although its parts do not.
             if known.measure == Measure("sum", metric) or known.within(value):

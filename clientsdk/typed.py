@@ -51,7 +51,7 @@ class Metric(Measured, Generic[Value]):
 
 
 class Counted(Measured):
-    """A metric that measures how often, or on how many days, the event ``name`` happens."""
+    """A metric that measures whether, how often or on how many days the event ``name`` happens."""
 
     __slots__ = ()
 

@@ -14,6 +14,10 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
 from mechanisms.frozen import frozen
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mechanisms.chains.chain import Chain
+
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
@@ -76,6 +80,32 @@ class Channel:
 def symbol_channel(size: int, p: Fraction, q: Fraction) -> Channel:
     """Return the channel that keeps a symbol with ``p`` and moves to each other with ``q``."""
     return Channel(tuple(tuple(p if x == o else q for o in range(size)) for x in range(size)))
+
+
+def use_channel(chain: Chain, inputs: Sequence[int]) -> Channel:
+    """Return what one look at a held response and a later report say of when a thing was used.
+
+    Its inputs are the four histories: not used, used after the look, before it, and both. The
+    ``inputs`` of the chain are *no* and *yes*. A response is of the strongest level, to *no* at
+    first and anew to *yes* after a use; the report, of the level below, is drawn from the response
+    that is there at the end. Outputs are pairs of the response seen and the report. More uses
+    change nothing, since a response says nothing about those before it, and weaker reports say
+    nothing about the response that the strongest does not.
+    """
+    last = chain.levels - 1
+    held = [chain.law(each, last) for each in inputs]
+    anew = chain.law(inputs[1], last - 1)
+    rows = []
+    for first in held:
+        for later in (False, True):
+            rows.append(
+                tuple(
+                    first[seen] * (anew if later else chain.step(seen, last - 1))[report]
+                    for seen in first
+                    for report in anew
+                )
+            )
+    return Channel(tuple(rows))
 
 
 def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:

@@ -90,7 +90,7 @@ def device_lines(ledger: Ledger, full: bool) -> list[str]:
             ledger.measured,
             {
                 "measured now": lambda measure: measure.metric,
-                "true value in the file": lambda measure: measure.measure,
+                "kept in the file": lambda measure: measure.measure,
                 "reserved": lambda measure: exact(measure.reserved),
                 "drawn after": lambda measure: minute(measure.end),
             },

@@ -143,6 +143,8 @@ class Outgoing:
         remaining, store = 0, self._store
         try:
             now = self._now()
+            with suppress(StoreError, OSError):
+                self._recorder.attend(now, closing=True)
             self.settle(now)
             with suppress(StoreError):
                 self._counter.release()

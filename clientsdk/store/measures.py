@@ -5,6 +5,10 @@ is made at the first use in a period, and keeps its size and place whatever is a
 addition writes it once, and never the same bytes again: SQLite would leave out such a write, and
 so show that nothing has changed. The transaction that leaves the period draws the answers and
 erases the rows. All functions with a connection belong in a transaction of the caller.
+
+The measure ``used`` stores no true value but a response: at first one to *no*, and after a use one
+to *yes*, drawn independently of the one before. The answer is drawn from the response alone. Its
+row is written again at fixed times, whether or not there was a use.
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ from clientsdk import draws
 from clientsdk.diagnostics import drop_locals
 from clientsdk.store import arms, schema
 from clientsdk.store.outbox import StoredChain
+from mechanisms.exact import MICRO
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
-from sotto.errors import StoreError, ValueTypeError, is_int, type_of, unboxed
+from sotto.errors import ParameterError, StoreError, ValueTypeError, is_int, type_of, unboxed
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.measures import RECORDED
 
@@ -41,10 +46,11 @@ _MOST = (1 << 63) - 1
 
 
 class MeasureUnderWay(NamedTuple):
-    """A measure whose true value is in the device's file; ``metric`` is ``"plan/metric"``.
+    """A measure that the device's file has a state of; ``metric`` is ``"plan/metric"``.
 
-    One answer is drawn from it at the first use from ``end`` on, in ms since the epoch, which costs
-    ``reserved`` micro-epsilon at its last level; ``measure`` says in words what it is.
+    That is the true value, or of ``used`` a randomized response. One answer is drawn from it at the
+    first use from ``end`` on, in ms since the epoch, which costs ``reserved`` micro-epsilon at its
+    last level; ``measure`` says in words what it is.
     """
 
     metric: str
@@ -57,7 +63,7 @@ def amount(metric: CompiledMetric, value: Any) -> Amount:
     """Return what a value adds to a measure; ValueTypeError for a wrong type, as ``encode``."""
     measure = metric.measure
     assert measure is not None
-    if measure.kind in ("count", "days"):
+    if measure.method == "count":
         if not is_int(value):
             raise ValueTypeError(f"{measure.of!r} is counted with an int; got {type_of(value)}")
         times: int = min(max(value, 0), _MOST)
@@ -80,14 +86,37 @@ def began(connection: Connection, tally: str) -> tuple[int, int] | None:
 
 
 def begin(
-    connection: Connection, tally: str, period: int, plan: CompiledPlan, place: tuple[int, int, int]
+    connection: Connection, tally: str, period: int, place: tuple[int, int, int], state: bytes
 ) -> None:
     """Make the row of a measure; ``place``: plan's number, metric's index, and cell."""
-    metric = plan.metrics[place[1]]
-    state = bytes(_NONCE + _width(plan, metric))
     connection.execute(
         "INSERT INTO measure VALUES (?, ?, ?, ?, ?, ?)", (tally, period, *place, state)
     )
+
+
+def nothing(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
+    """Return the state of a measure to which nothing has been added."""
+    return bytes(_NONCE + _width(plan, metric))
+
+
+def response(
+    metric: CompiledMetric, used: bool, pseudonym: bytes, source: Source, resolution: int
+) -> bytes:
+    """Return the state of the measure ``used`` with a new response at the last level.
+
+    Raises StoreError if the operating system gives no randomness, before it looks at ``used``.
+    """
+    with arms.random_bytes():
+        nonce = urandom(_NONCE)
+        source, chain, _ = draws.for_chain(source, resolution)
+    symbol = metric.encode(used)
+    return nonce + metric.mechanism.draw_last(symbol, chain, pseudonym, source)
+
+
+def rewrite(connection: Connection, tally: str, state: bytes) -> None:
+    """Write a state with other random bytes: no two writes are the same."""
+    written = urandom(_NONCE) + state[_NONCE:], tally
+    connection.execute("UPDATE measure SET state = ? WHERE tally = ?", written)
 
 
 def _width(plan: CompiledPlan, metric: CompiledMetric) -> int:
@@ -207,8 +236,15 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
         metric = plan.metrics[row.metric]
         with arms.random_bytes():
             source, chain, jitter = draws.for_chain(source, plan.resolution)
-        symbol = metric.encode(_value(metric, row.state[_NONCE:]))
-        payloads = metric.mechanism.draw(symbol, chain, pseudonym, source)
+        state, mechanism = row.state[_NONCE:], metric.mechanism
+        if metric.holds_response:
+            try:
+                payloads = mechanism.weaker(state, source)
+            except ParameterError:
+                raise schema.DamagedError(schema.DAMAGED) from None
+        else:
+            symbol = metric.encode(_value(metric, state))
+            payloads = mechanism.draw(symbol, chain, pseudonym, source)
     except BaseException as error:
         del row
         drop_locals(error)
@@ -240,8 +276,11 @@ def under_way(
         of = plan(connection, number)
         if not 0 <= index < len(of.metrics) or (measure := of.metrics[index].measure) is None:
             raise StoreError("a measure in the device's store does not fit its plan")
-        words, end = measure.in_words(), (int(period) + 1) * of.period
-        found.append(MeasureUnderWay(tally, words, end, of.metrics[index].cost))
+        words, metric = measure.in_words(), of.metrics[index]
+        if metric.holds_response:
+            last = metric.mechanism.certified()
+            words += f", as a response randomized at epsilon {last / MICRO:g}"
+        found.append(MeasureUnderWay(tally, words, (int(period) + 1) * of.period, metric.cost))
     return tuple(found)
 
 

@@ -78,12 +78,23 @@ def description(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         "What the reports show:",
         *(f"  {metric.name}: {what_reports_show(metric)}" for metric in plan.metrics),
     ]
-    if plan.measured:
+    said = {each: each.measure.in_words() for each in plan.measured if each.measure is not None}
+    stored = [each for each in said if each.stored]
+    if stored:
         lines += ["", "What devices measure; true values are in their files until they are drawn:"]
+        lines += [f"  {metric.name}: {said[metric]}" for metric in stored]
+    if len(stored) < len(said):
         lines += [
-            f"  {metric.name}: {metric.measure.in_words()}"
-            for metric in plan.measured
-            if metric.measure is not None
+            "",
+            "What devices measure by a randomized response, the last level, in their files:",
+        ]
+        lines += [
+            f"  {metric.name}: {said[metric]}; a theft of the file tells at most epsilon "
+            f"{amount(metric.mechanism.certified())}, with all reports "
+            f"{amount(spending.theft(metric))}; two thefts may show for certain that it was used "
+            "in between"
+            for metric in said
+            if metric.holds_response
         ]
     if chosen:
         lines += ["", "Mechanisms that the plan left open:"]

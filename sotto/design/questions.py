@@ -76,7 +76,7 @@ class Question:
     @property
     def sent(self) -> int:
         """The number of levels that leave the device."""
-        return len(self.ladder) - self.constant
+        return len(self.after) or len(self.ladder) - self.constant
 
     @property
     def cost(self) -> int:

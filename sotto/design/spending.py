@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from mechanisms.base import NO_ID
+from mechanisms.channel import use_channel
 from mechanisms.exact import MICRO
+from mechanisms.randomness import NO_SOURCE
 from sotto.errors import ParameterError
 from sotto.plan.checks import MAX_PANEL, amount
 from sotto.plan.durations import duration_text
@@ -116,6 +119,18 @@ def lifetime_of(plan: CompiledPlan, panel: int | None = None) -> Lifetime:
             costs[metric.panel if panel is None else panel] += metric.cost
     ceiling = plan.ceilings.lifetime - plan.permanent
     return Lifetime(plan.period, ceiling, tuple(sorted(costs.items())))
+
+
+def theft(metric: CompiledMetric) -> int:
+    """Return the micro-epsilon of one look at a device's file and of all reports of the period.
+
+    The metric is a measure ``used``. The exact worst case over all histories of uses, from the
+    realised probabilities, rounded up.
+    """
+    mechanism = metric.mechanism
+    symbols = [metric.encode(used) for used in (False, True)]
+    inputs = [mechanism.encode(symbol, NO_ID, NO_ID, NO_SOURCE) for symbol in symbols]
+    return use_channel(mechanism.chain, inputs).certified
 
 
 def value_cost(metric: CompiledMetric) -> int:

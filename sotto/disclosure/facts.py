@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
-from sotto.design.spending import figure, lifetime_of, value_cost
+from sotto.design.spending import figure, lifetime_of, theft, value_cost
 from sotto.plan.checks import amount
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def how_often(plan: CompiledPlan, metric: CompiledMetric) -> str:
         "every": f"the first {metric.limit} values in {period}",
         "constant": f"the first value after you agree, in each {period} with new randomness",
     }[metric.kind]
-    if metric.type == "top_item" or metric.stored:
+    if metric.type == "top_item" or metric.measure is not None:
         text = f"once in {period}"
     return text + (f", in one such period of {metric.panel}" if metric.panel > 1 else "")
 
@@ -174,16 +174,25 @@ def _years(count: float) -> str:
 
 def kept(plan: CompiledPlan) -> Iterator[str]:
     """Yield how long values and answers stay on the device."""
-    listed = "; ".join(
-        f"{each.name} ({each.measure.in_words()})"
-        for each in plan.metrics
-        if each.measure is not None
-    )
+    said = {each: each.measure.in_words() for each in plan.measured if each.measure is not None}
+    listed = "; ".join(f"{each.name} ({said[each]})" for each in said if each.stored)
     if listed:
         yield (
             f"This device stores true values: {listed}. Whoever can read its files learns them. "
             f"They are erased when the {span(plan.period)} are over and one answer is drawn from "
             "them, and when you withdraw; the time of the first use only when you withdraw."
+        )
+    held = [each for each in said if each.holds_response]
+    if held:
+        once, later = (
+            max(map(of, held)) for of in (lambda each: each.mechanism.certified(), theft)
+        )
+        yield (
+            f"This device keeps randomized answers until the {span(plan.period)} are over: "
+            f"{'; '.join(f'{each.name} ({said[each]})' for each in held)}. Whoever reads its files "
+            f"once can be at most {sure(once)} sure of one, and with what is sent later at most "
+            f"{sure(later)}. Whoever reads them twice may learn for certain that it was used in "
+            "between."
         )
     counted = any(metric.type == "top_item" for metric in plan.metrics)
     other = "Other true" if listed else "True"

@@ -154,13 +154,16 @@ def measure_problems(metric: CompiledMetric, period: int) -> list[str]:
     if kind not in KINDS:
         return [f": measure {kind!r} must be one of {', '.join(KINDS)}"]
     fits = {"furthest": not metric.numeric and metric.type == "ordinal"}
+    fits["used"] = metric.type == "boolean"
     if kind in ("count", "last"):
         fits[kind] = metric.numeric or metric.type == "boolean"
     if not fits.get(kind, metric.numeric) or (kind == "age" and metric.edges is None):
         problems.append(f": {_named(metric.type)} like this cannot be the measure {kind}")
     if metric.kind != "first":
         problems.append(": repeat: a measure is one a period, so that it must be {once: first}")
-    if not metric.stored:
+    if metric.stored and measure.responds:
+        problems.append(": measure used keeps no true value on the device: leave out stored")
+    if not (metric.stored or measure.responds):
         problems.append(
             f": measure {kind} keeps true values in the device's file until they are drawn from: "
             "say so with stored: true"
@@ -258,30 +261,35 @@ def _repeat_problems(metric: CompiledMetric) -> list[str]:
         return [f": repeat: {metric.kind} is once a period, not {metric.limit} times"]
     if metric.type == "top_item" and metric.kind != "first":
         return [": repeat: a top item is one a period, so that it must be {once: first}"]
-    return _constant_problems(metric) if metric.kind == "constant" else []
+    return _response_problems(metric) if metric.holds_response else []
 
 
-def _constant_problems(metric: CompiledMetric) -> list[str]:
-    """Problems of a value that is hidden once, and noise added to that in every period."""
+def _response_problems(metric: CompiledMetric) -> list[str]:
+    """Problems of a response that stays on the device, and noise added to that in reports."""
     from mechanisms.registry import supports_constant
 
     name = metric.spec.get("name")
+    constant = metric.kind == "constant"
+    whose = "a constant metric" if constant else "the measure used"
+    response = "permanent response" if constant else "response on the device"
     if not supports_constant(metric.spec):
         return [
             f": repeat: {name} cannot be constant: its public coins change with the period, and a "
             f"permanent response was drawn under those of the first"
+            if constant
+            else f": measure used needs a mechanism without public coins, which {name} has"
         ]
     if len(metric.ladder) < 2:
         return [
-            ": repeat: a constant metric has at least two levels, the last of which is its "
-            "permanent response and is never sent"
+            f": {'repeat' if constant else 'ladder'}: {whose} has at least two levels, the last of "
+            f"which is its {response} and is never sent"
         ]
-    *_, sent, permanent = metric.ladder
-    if permanent.after != sent.after:
+    *_, sent, held = metric.ladder
+    if held.after != sent.after:
         return [
-            f", level {len(metric.ladder)}: after {duration_text(permanent.after)} must be level "
-            f"{len(metric.ladder) - 1}'s {duration_text(sent.after)}: the permanent response of a "
-            f"constant metric is never sent"
+            f", level {len(metric.ladder)}: after {duration_text(held.after)} must be level "
+            f"{len(metric.ladder) - 1}'s {duration_text(sent.after)}: the {response} of "
+            f"{whose} is never sent"
         ]
     return []
 

@@ -32,7 +32,7 @@ class Asked(NamedTuple):
     ladder: tuple[int, ...]
     #: Its name.
     metric: str
-    #: Whether the last level is a permanent response.
+    #: Whether the last level is a response that stays on the device.
     constant: bool = False
     #: How long a count vector may be, for all that are open at a time to fit.
     counts: int | None = None

@@ -140,9 +140,9 @@ def _metric_document(
 
 
 def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:
-    """Return the levels; a permanent response without a delay has that of the level before it."""
+    """Return the levels; a response without a delay has that of the level before it."""
     *others, last = metric.ladder or (None,)
-    if last is None or not others or metric.repeat.kind != "constant" or last.after:
+    if last is None or not others or not metric.holds_response or last.after:
         return metric.ladder
     return (*metric.ladder[:-1], last.model_copy(update={"after": metric.ladder[-2].after}))
 
@@ -150,12 +150,12 @@ def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:
 def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
     """Return the mechanism that a metric names, or the one chosen for it and why."""
     ladder = tuple(level.epsilon for level in metric.ladder)
-    constant = metric.repeat.kind == "constant"
     counts = _counts(file, metric)
     quantiles = isinstance(metric, NumberFile) and metric.quantiles
     # One by grr cannot be missing.
     measured = metric.measure is not None and not metric.missing
-    asked = Asked(metric.type, metric.given, ladder, name, constant, counts, quantiles, measured)
+    held = metric.holds_response
+    asked = Asked(metric.type, metric.given, ladder, name, held, counts, quantiles, measured)
     try:
         if metric.mechanism is None:
             return choose(asked)

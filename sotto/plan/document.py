@@ -96,6 +96,7 @@ class MeasureFile(_Model):
     min: Text | None = None
     sum: Text | None = None
     last: Text | None = None
+    used: Text | None = None
 
     @model_validator(mode="after")
     def _one_of_them(self) -> MeasureFile:
@@ -218,6 +219,11 @@ class MetricFile(_Model):
     def _read_mechanism(cls, value: object) -> Named | None:
         (kind,) = get_args(cls.model_fields["type"].annotation)
         return None if value is None else _mechanism(kind, value)
+
+    @property
+    def holds_response(self) -> bool:
+        """Whether the last level is a response that stays on the device."""
+        return self.repeat.kind == "constant" or bool(self.measure and self.measure.used)
 
     @property
     def size(self) -> int | None:

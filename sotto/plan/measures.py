@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The measures that a name's values feed, as the app records them.
 RECORDED = ("max", "min", "sum", "last")
-KINDS = ("count", "days", "furthest", "age", *RECORDED)
+KINDS = ("count", "days", "furthest", "age", "used", *RECORDED)
 #: The name of which ``days`` are those on which the app ran at all.
 APP = "app"
 #: The value of ``furthest`` before the first step.
@@ -28,6 +28,7 @@ _WORDS = {
     "days": "on how many days {of} happened",
     "furthest": "the furthest step",
     "age": "how many times {every} have passed since the first use",
+    "used": "whether {of} was used",
     "max": "the largest {of}",
     "min": "the smallest {of}",
     "sum": "the sum of {of}",
@@ -51,6 +52,11 @@ class Measure:
         if self.kind in ("age", "furthest"):
             return "reach" if self.kind == "furthest" else ""
         return "" if self == Measure("days", APP) else "count"
+
+    @property
+    def responds(self) -> bool:
+        """Whether the device holds a randomized response, and no true value."""
+        return self.kind == "used"
 
     @property
     def at_once(self) -> bool:

@@ -110,8 +110,8 @@ class CompiledMetric:
     kind: str
     #: Values a period.
     limit: int
-    #: Weakest first. The last level of a constant metric is its permanent response, which never
-    #: leaves the device.
+    #: Weakest first. The last level may be a response that never leaves the device; see
+    #: :attr:`holds_response`.
     ladder: Wire[tuple[Level, ...]]
     #: Milliseconds after an event until which its reports are accepted: last delay, one budget
     #: period, grace.
@@ -154,8 +154,6 @@ class CompiledMetric:
             Fields(item, f"{where}, level {number}").record(Level)
             for number, item in enumerate(fields.take("ladder", list), start=1)
         )
-        # The last level of a constant metric is never sent.
-        sent = ladder[:-1] if kind == "constant" else ladder
         limits = fields.items("range", (int, float))
         if limits is not None and len(limits) != 2:
             raise PlanError(f"{where}: range must be two numbers, low and high")
@@ -170,7 +168,8 @@ class CompiledMetric:
             kind=kind,
             limit=repeat.take("limit", int),
             ladder=ladder,
-            horizon=(sent[-1].after if sent else 0) + lateness,
+            # A response that is not sent has the delay of the level before it.
+            horizon=(ladder[-1].after if ladder else 0) + lateness,
             otel=None if otel is None else Fields(otel, f"{where}, otel").record(OtelSource),
             edges=fields.items("edges", (int,)),
             measure=None
@@ -225,10 +224,19 @@ class CompiledMetric:
             false_discovery_rate=self.false_discovery_rate,
         )
 
+    @property
+    def holds_response(self) -> bool:
+        """Whether the last level is a response that stays on the device, and others are drawn from.
+
+        That is the permanent response of a constant metric, and the response of the measure
+        ``used``.
+        """
+        return self.kind == "constant" or (self.measure is not None and self.measure.responds)
+
     @cached_property
     def sent(self) -> int:
-        """The number of levels that leave the device: all but a permanent response."""
-        return len(self.ladder) - (self.kind == "constant")
+        """The number of levels that leave the device: all but a response that stays there."""
+        return len(self.ladder) - self.holds_response
 
     @cached_property
     def delays(self) -> tuple[int, ...]:

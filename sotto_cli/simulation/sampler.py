@@ -51,6 +51,8 @@ class DeviceSampler:
         # A pseudonym's coins have to be the same for all values.
         many = (metric.kind == "first" and not top) or coins == "pseudonym"
         self.kind = "every" if many else metric.kind
+        if metric.holds_response:
+            self.kind = "constant"
         cost = metric.mechanism.certified(metric.sent - 1)
         limit = min(MAX_LIMIT, MAX_CEILING // cost) if self.kind == "every" else 1
         self._unit = _STEP if self.kind == "every" else _SHORT

@@ -18,7 +18,7 @@ from scripts import start
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
-from clientsdk.store.database import READ
+from clientsdk.store.database import READ, WRITE
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import UnknownMetricError, ValueTypeError
 from sotto.plan.compile import parse_plan
@@ -40,6 +40,10 @@ MEASURES = {
 }
 
 
+#: Nothing true is stored, and the last level is the response in the file.
+USED = "type: boolean, measure: {used: open}, window: 7d, ladder: [{epsilon: 26}, {epsilon: 27}]"
+
+
 def text(*names, expires="2036-12-31", **changes):
     head = plan_head("trial", (900, 90000), expires=expires)
     metrics = {name: f"{MEASURES[name]}, {SURE}" for name in names} | changes
@@ -50,8 +54,8 @@ def plan(*names, **changes):
     return parse_plan(text(*names, **changes)).compile()
 
 
-def device(*names, state=NO_LIFETIME_BOUND, seed=1, **options):
-    client = SeededClient(plan(*names), seed=seed, state=state, **options)
+def device(*names, state=NO_LIFETIME_BOUND, seed=1, used=None, **options):
+    client = SeededClient(plan(*names, **(used or {})), seed=seed, state=state, **options)
     client.clock.now = max(client.clock.now, START)
     return client
 
@@ -179,7 +183,7 @@ def test_nothing_of_a_count_is_sent_before_its_period_is_over(clock):
 def played(values, path=None):
     """Outcomes, sizes of messages and times, and the sizes and places of writes, of a history."""
     clock = FakeClock(START)
-    client = device(*MEASURES, state=path, clock=clock, seed=5)
+    client = device(*MEASURES, state=path, clock=clock, seed=5, used={"seen": USED})
     database = client._store.database
     seen = []
     for method, name, value in values:
@@ -544,3 +548,139 @@ def before_measures(path):
         for table in ("measure", "first_use"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 7")
+
+
+def held(client):
+    """Return the responses that a device has in its file, with their random bytes."""
+    return [row[5] for row in rows(client) if row[0] == "trial/used"]
+
+
+@pytest.mark.parametrize("uses", [0, 1, 3])
+def test_used_is_answered_from_the_response_alone(path, clock, uses):
+    client = device("age", state=path, clock=clock, used={"used": USED})
+    for _ in range(uses):
+        assert client.count("open") is Outcome.ACCEPTED
+        clock.advance(hours=5)
+    client.flush()
+    [response] = held(client)
+    assert response[8:] == bytes([uses > 0])
+    (measured,) = client.ledger().measured
+    assert measured.measure == "whether open was used, as a response randomized at epsilon 27"
+    assert measured.reserved == 26_000_000
+    week_later(client)
+    assert answers(client)["used"] == ["true" if uses else "false"]
+    # The next period begins with *no*, and the response of this one is gone.
+    assert [response[8:] for response in held(client)] == [b"\0"]
+
+
+def test_a_response_is_the_source_of_the_reports(path, clock):
+    """A response that says the contrary, as a random one may, is what is reported."""
+    client = device(state=path, clock=clock, used={"used": USED})
+    with client._store.transaction(WRITE) as connection:
+        connection.execute("UPDATE measure SET state = ?", (bytes(8) + b"\1",))
+    week_later(client)
+    assert answers(client)["used"] == ["true"]
+
+
+def used_lives(folder, uses):
+    """What can be seen of a device's files around each moment at which it may be used."""
+    folder.mkdir()
+    path, clock, seen = folder / "device.db", FakeClock(START), []
+
+    def look(*more):
+        stats = [each.stat() for each in sorted(folder.iterdir()) if each.suffix != ".db-shm"]
+        seen.append(([each.st_size for each in stats], *more))
+
+    def unchanged():
+        return {
+            each.name: (each.stat().st_mtime_ns, each.read_bytes())
+            for each in folder.iterdir()
+            if not each.name.endswith("-shm")
+        }
+
+    for first in (0, 8):
+        client = device(state=path, clock=clock, used={"used": USED}, seed=first + 1)
+        for number in range(first, first + 8):
+            before = unchanged()
+            if number in uses:
+                client.count("open", 1 + number)
+            look(unchanged() == before)
+            clock.advance(hours=30)
+            changes = client._store.database.connection.total_changes
+            client.flush()
+            look(client._store.database.connection.total_changes - changes, client.next_due())
+        client.close()
+        look([(len(data), shard) for shard, data in client.publisher.messages])
+    return seen
+
+
+@pytest.mark.parametrize("uses", [{0}, {7}, {3, 4, 5}, {8}, {1, 6, 9, 15}, set(range(16))])
+def test_uses_show_in_no_write_and_no_time(tmp_path, uses):
+    """Neither when there was one, nor whether; the file is written at fixed times all the same."""
+    found = used_lives(tmp_path / "used", uses)
+    assert found == used_lives(tmp_path / "unused", set())
+    assert all(changed for _, changed, *_ in found)
+
+
+def test_the_log_never_has_two_responses(path, clock):
+    """Two of them would show a use in between to who reads the file once."""
+    client = device(state=path, clock=clock, used={"used": USED})
+    log = path.with_name(path.name + "-wal")
+    for number in range(4):
+        assert log.stat().st_size == 0
+        if number == 2:
+            client.count("open")
+        before = held(client)
+        clock.advance(hours=1)
+        client.next_due()
+        # It is written again, with other random bytes, whether it is another response or not.
+        assert held(client) != before
+        assert not any(state in raw(path) for state in before)
+    assert held(client)[0][8:] == b"\1"
+
+
+def test_a_response_is_drawn_anew_once_a_process_and_period(path, clock):
+    spec = USED.replace("27", "0.3").replace("26", "0.2")
+    client = device(state=path, clock=clock, used={"used": spec})
+
+    def drawn(uses, hours):
+        found = []
+        for _ in range(hours):
+            if uses:
+                client.count("open")
+            clock.advance(hours=1)
+            client.next_due()
+            [state] = held(client)
+            found.append(state[8:])
+        return found
+
+    # At this epsilon responses of several draws would hardly ever be the same.
+    assert len(set(drawn(False, 40))) == 1
+    assert len(set(drawn(True, 40))) == 1
+    clock.advance(days=5)
+    assert len(set(drawn(False, 40))) == 1
+
+
+def test_a_use_is_of_the_period_in_which_it_is_written_and_of_one_consent(path, clock):
+    client = device(state=path, clock=clock, used={"used": USED})
+    client.count("open")
+    clock.advance(days=7)
+    client.flush()
+    assert held(client)[0][8:] == b"\1"
+    client.count("open")
+    assert client.withdraw_consent()
+    assert client.count("open") is Outcome.NO_CONSENT
+    assert client.give_consent(again=True)
+    clock.advance(days=7)
+    client.flush()
+    assert held(client)[0][8:] == b"\0"
+
+
+def test_closing_writes_the_last_uses(path, clock):
+    client = device(state=path, clock=clock, used={"used": USED})
+    client.count("open")
+    client.close()
+    client = device(state=path, clock=clock, used={"used": USED})
+    assert held(client)[0][8:] == b"\1"
+    client.close()
+    assert not path.with_name(path.name + "-wal").exists()

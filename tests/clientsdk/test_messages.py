@@ -284,7 +284,7 @@ MEASURES = {
     "a step by its number": measured("reach", "checkout", 1),
     "a funnel that is none": measured("reach", "exports", "paid"),
     "a measure that is not said to be stored": declared("stored: true, ", ""),
-    "a measure that is not known": declared("{count: export}", "{used: export}"),
+    "a measure that is not known": declared("{count: export}", "{often: export}"),
     "two measures": declared("{count: export}", "{count: export, days: app}"),
     "an age without an end": declared("{count: export}", "{age: 7d}"),
     "edges that fall": declared("[0, 1, 5]", "[0, 5, 1]"),

@@ -5,19 +5,25 @@ from __future__ import annotations
 import pytest
 from plan_texts import plan_head
 
+from sotto.design.description import description
+from sotto.disclosure import facts
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.measures import KINDS, Measure, edge_labels
 
+DAY = 86_400_000
 REST = "stored: true, window: 7d, ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]"
 NUMBER = "type: number, range: [0, 100], outside: clip"
+#: Its last level is the response that the device holds.
+USED = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}, {epsilon: 2.2}]"
 #: A metric of each measure, and what is said of it.
 METRICS = {
     "count": ("type: ordinal, edges: [0, 1, 2, 5], measure: {count: export}", "how often export"),
     "days": ("type: ordinal, range: [0, 7], points: 8, measure: {days: app}", "the app was used"),
     "furthest": ("type: ordinal, measure: {furthest: [cart, paid]}", "the furthest step"),
     "age": ("type: ordinal, measure: {age: 14d, up_to: 3}", "how many times 14d have passed"),
+    "used": ("type: boolean, measure: {used: export}", "whether export was used"),
     "max": (f"{NUMBER}, missing: true, measure: {{max: load}}", "the largest load"),
     "min": (f"{NUMBER}, missing: true, measure: {{min: load}}", "the smallest load"),
     "sum": (f"{NUMBER}, measure: {{sum: load}}", "the sum of load"),
@@ -36,11 +42,13 @@ def test_there_is_one_of_each():
 
 @pytest.mark.parametrize(("kind", "said"), [(kind, said) for kind, (_, said) in METRICS.items()])
 def test_a_measure_is_compiled_read_and_said(kind, said):
-    compiled = plan(f"{METRICS[kind][0]}, {REST}")
+    rest = USED if kind == "used" else REST
+    compiled = plan(f"{METRICS[kind][0]}, {rest}")
     (metric,) = CompiledPlan.from_json(compiled.to_json()).metrics
     assert metric.measure is not None
     assert metric.measure.kind == kind
-    assert metric.stored
+    assert metric.stored == (kind != "used")
+    assert (metric.sent, metric.delays) == (2, (0, DAY))
     assert said in metric.measure.in_words()
     # A report says something else, so that the fingerprint is another.
     bare = plan(
@@ -98,10 +106,35 @@ def test_a_measure_that_cannot_be_is_refused(metric, problem):
         plan(f"{metric}, {REST}")
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("window: 7d", "window: 7d, stored: true"), "keeps no true value on the device"),
+        (("type: boolean", NUMBER), "a number like this cannot be the measure used"),
+        (("type: boolean", "type: boolean, missing: true"), "is never missing"),
+        (("{epsilon: 1}, {epsilon: 2, after: 1d}, ", ""), "ladder: the measure used has at least"),
+        (("2.2}", "2.2, after: 2d}"), "level 3: after 2d must be level 2's 1d"),
+        (("7d", "7d, mechanism: local_hashing"), "needs a mechanism without public coins"),
+        (("7d", "7d, repeat: {constant: true}"), "must be {once: first}"),
+    ],
+)
+def test_a_response_that_cannot_be_is_refused(change, problem):
+    with pytest.raises(PlanError, match=problem):
+        plan(f"{METRICS['used'][0]}, {USED}".replace(*change))
+
+
+def test_a_theft_is_said_with_its_exact_loss():
+    compiled = plan(f"{METRICS['used'][0]}, window: 7d, ladder: [{{epsilon: 2}}, {{epsilon: 2.2}}]")
+    said = " ".join("\n".join(description(compiled, {})).split())
+    assert "at most epsilon 2.2, with all reports 5.790336; two thefts may show" in said
+    [kept] = [text for text in facts.kept(compiled) if "export" in text]
+    assert "at most 91 % sure of one, and with what is sent later at most 99.7 %" in kept
+
+
 def test_a_device_refuses_what_no_compiler_writes():
     compiled = plan(f"{METRICS['count'][0]}, {REST}")
     for before, after, problem in (
-        (b'"kind":"count"', b'"kind":"used"', "measure 'used' must be one of"),
+        (b'"kind":"count"', b'"kind":"uses"', "measure 'uses' must be one of"),
         (b'"2 to 4"', b'"2 to 5"', "must name the bins"),
         (b'"stored":true,', b"", "say so with stored: true"),
     ):
