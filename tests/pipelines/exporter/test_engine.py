@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
+from programs import needed
+from prometheus_client import CollectorRegistry, start_http_server
+from serving import ROOT, running, wait_until
 from watched import FakeEngine, exposition, samples, sunk, value, watched
 
+from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.engine import Engine, WatchedEngine
+from pipelines.exporter.health import JobsCollector, StreamReaders
 from pipelines.results.database import UnreadableError
 from pipelines.storage.directory import StateDirectory
+from sotto.clocks import now_ms
 
 WORKERS = "[8]{Read_reports}.sotto_worker_bytes"
 LOAD = "backPressuredTimeMsPerSecond,busyTimeMsPerSecond"
@@ -68,11 +79,13 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def flink() -> Iterator[str]:
+@contextmanager
+def played(answer: Callable[[str], Any]) -> Iterator[str]:
+    """Play a job manager, given what it answers to a path; return its URL."""
+
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(ANSWERS[unquote(self.path)]).encode()
+            body = json.dumps(answer(unquote(self.path))).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -86,6 +99,12 @@ def flink() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def flink() -> Iterator[str]:
+    with played(ANSWERS.__getitem__) as url:
+        yield url
 
 
 def test_a_job_is_found_by_the_name_that_its_documents_carry(flink):
@@ -123,3 +142,94 @@ def test_the_engine_is_asked_for_the_job_whose_documents_the_database_has(tmp_pa
     assert shown["sotto_engine_checkpoint_interval_seconds"] == 10
     assert shown["sotto_engine_checkpoint_age_seconds"] >= 60
     assert len(shown) == 14
+
+
+class PlayedJob:
+    """What Flink answers of a job: all is well with it, or nothing is."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._numbers, self.well = f"sotto-{name}", count(10), True
+
+    def __call__(self, path: str) -> Any:
+        """Answer as :data:`ANSWERS` does; the watermark rises only while all is well."""
+        now, number = now_ms(), next(self._numbers)
+        if path.endswith("=numRestarts"):
+            return [{"id": "numRestarts", "value": str(0 if self.well else number)}]
+        answer = ANSWERS[path.replace(self._name, "sotto-a")]
+        if path == "/jobs/overview":
+            return {"jobs": [{**job(self._name, 70, 2 if self.well else 1), "jid": "sotto-a-70"}]}
+        if path.endswith("/checkpoints") and self.well:
+            latest = {"completed": {"trigger_timestamp": now}, "restored": None}
+            return {**answer, "latest": latest}
+        if path.endswith("=currentInputWatermark") and self.well:
+            return [{"id": "currentInputWatermark", "min": 1.79546045e12 + 1000 * number}]
+        return answer
+
+
+#: Alerts on the engine.
+ENGINE_ALERTS = {
+    "SottoEngineNotRunning",
+    "SottoEngineRestarts",
+    "SottoNoCheckpoint",
+    "SottoWatermarkStands",
+}
+
+
+@contextmanager
+def prometheus(folder: Path, target: int) -> Iterator[Callable[[str], Any]]:
+    """Run Prometheus over an exporter, minutes of the rules as seconds; give what asks it."""
+    rules = (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8")
+    (folder / "alerts.yml").write_text(re.sub(r"\b(\d+)m\b", r"\1s", rules), encoding="utf-8")
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["alerts.yml"],
+        "scrape_configs": [
+            {"job_name": "sotto", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}
+        ],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(settings), encoding="utf-8")
+    command = [needed("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+    log = folder / "prometheus.log"
+
+    def port() -> list[str]:
+        return re.findall(r'"Listening on" address=127.0.0.1:(\d+)', log.read_text("utf-8"))
+
+    def ask(query: str) -> Any:
+        url = f"http://127.0.0.1:{port()[0]}/api/v1/query?query={quote(query)}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return json.loads(answer.read())["data"]["result"]
+
+    with running([*command, "--web.listen-address=127.0.0.1:0"], log):
+        wait_until(port)
+        yield ask
+
+
+@pytest.mark.slow
+@pytest.mark.real_randomness
+def test_prometheus_fires_each_alert_on_an_engine_that_is_not_well(tmp_path):
+    """The exporter reads a played Flink, and a real Prometheus the exporter, under our rules."""
+    url = f"sqlite:///{tmp_path / 'sunk.db'}"
+    state = watched(tmp_path).state
+    sunk(state, url)
+    flink = PlayedJob(StateDirectory(state).manifest().state)
+    registry = CollectorRegistry()
+    with played(flink) as engine:
+        readers = StreamReaders(WatchedResults(url, 0), [], {}, WatchedEngine(engine))
+        registry.register(JobsCollector({"job": readers.readings}))
+        server, thread = start_http_server(0, "127.0.0.1", registry)
+        try:
+            with prometheus(tmp_path, server.server_port) as ask:
+
+                def firing() -> set[str]:
+                    found = ask('ALERTS{alertstate="firing"}')
+                    return {each["metric"]["alertname"] for each in found} & ENGINE_ALERTS
+
+                wait_until(lambda: ask("count_over_time(sotto_engine_running[5m]) > 3"))
+                # Both depend on values alone, not on how often a busy machine looks.
+                assert not firing() & {"SottoEngineNotRunning", "SottoNoCheckpoint"}
+                flink.well = False
+                wait_until(lambda: firing() == ENGINE_ALERTS)
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
