@@ -20,6 +20,7 @@ from pipelines.storage import files
 from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from pipelines.storage.states import fingerprints_of
+from sotto.clocks import now_ms
 from sotto.errors import PlanError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -109,6 +110,22 @@ class PlansFolder(PlanSource):
     """A folder of plans that all workers reach, to which plans may come while a pipeline runs."""
 
     path: str
+
+    def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates | None = None) -> None:
+        """Write plans into the folder; note when those came that it did not have from the first.
+
+        ``candidates``: as of :meth:`FixedPlans.of`. One process at a time may do so.
+
+        Raises PlanError if the plans are not those of before, or not of one collector.
+        """
+        folder, stored = Path(self.path), StoredPlans(Path(self.path))
+        stored.with_given(plans, candidates or {})[0].require_signatures()
+        folder.mkdir(parents=True, exist_ok=True)
+        known = {plan.fingerprint for plan in stored.load_all()}
+        new = {plan.fingerprint: now_ms() for plan in plans if plan.fingerprint not in known}
+        if known and new:
+            keep_since(folder, {**load_since(folder), **new})
+        stored.keep(plans, candidates or {})
 
     def registry(self, *fingerprints: bytes) -> Registry:
         """Return the plans, at most ``LOOK_SECONDS`` old, or new where one is missing."""

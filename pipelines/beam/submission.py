@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipelines.aggregation.result_rows import Candidates
-from pipelines.beam.plans import PlansFolder, PlanSource, keep_since, load_since
+from pipelines.beam.plans import PlansFolder, PlanSource, keep_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.transforms import ReadReports, WriteEstimates, WriteRejects, aggregated
 from pipelines.flink import JOB_PREFIX
@@ -35,7 +35,6 @@ from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
-from sotto.clocks import now_ms
 from sotto.errors import AggregationError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
@@ -131,7 +130,7 @@ class JobFolder:
     ) -> str:
         """Return the name of the job that is submitted; note it, and its plans, first."""
         job = secrets.token_hex(8) if before is None or anew else before
-        (self.path / "plans").mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -139,12 +138,10 @@ class JobFolder:
                 raise AggregationError(
                     f"the job in {self.path} has just been submitted by somebody else"
                 )
+            self.keep(plans, candidates)
             if before is None or anew:
                 # All of these are there from the first.
                 keep_since(self.path / "plans", {})
-                self.plans.keep(plans, candidates)
-            else:
-                self.keep(plans, candidates)
             files.replace(self._file, dump_document({"format": FORMAT, "name": job}))
         finally:
             os.close(lock)
@@ -152,11 +149,7 @@ class JobFolder:
 
     def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
         """Keep plans for the workers of a job that has been submitted, and when new ones came."""
-        known = {plan.fingerprint for plan in self.plans.load_all()}
-        new = {plan.fingerprint: now_ms() for plan in plans if plan.fingerprint not in known}
-        if new:
-            keep_since(self.path / "plans", {**load_since(self.path / "plans"), **new})
-        self.plans.keep(plans, candidates)
+        PlansFolder(str(self.path / "plans")).keep(plans, candidates)
 
     def forget(self, job: str, before: str | None) -> None:
         """Have a job not been submitted, since the engine has not taken it."""

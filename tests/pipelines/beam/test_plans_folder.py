@@ -16,7 +16,7 @@ from stream_engine import Engine
 from streaming_logs import shard_said, write
 
 from pipelines.beam.counting import Head
-from pipelines.beam.plans import LOOK_SECONDS, PlansFolder, keep_since
+from pipelines.beam.plans import LOOK_SECONDS, PlansFolder
 from pipelines.beam.stream import Stream
 from pipelines.results.documents import (
     HealthDocument,
@@ -26,14 +26,13 @@ from pipelines.results.documents import (
 )
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
-from sotto.clocks import now_ms
 from sotto.plan.compiled import CompiledPlan
 
 
 def stream_in(folder: Path, plans: Sequence[CompiledPlan]) -> Stream:
-    (folder / "plans").mkdir()
-    StoredPlans(folder / "plans").keep(plans, {})
-    return Stream("job", PlansFolder(str(folder / "plans")))
+    kept = PlansFolder(str(folder / "plans"))
+    kept.keep(plans)
+    return Stream("job", kept)
 
 
 def sent(under: CompiledPlan, devices: int, seed: int) -> list[Sent]:
@@ -147,8 +146,9 @@ def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(tmp_path
         engine.finish()
         assert rows_given_back(engine) == {"counted": 5}
         if noted:
-            keep_since(tmp_path / "plans", {later.fingerprint: now_ms()})
-        StoredPlans(tmp_path / "plans").keep([later], {})
+            PlansFolder(str(tmp_path / "plans")).keep([later])
+        else:
+            StoredPlans(tmp_path / "plans").keep([later], {})
         engine.tick(int(LOOK_SECONDS * 1000))
         # In time by the new plan's horizon, and too late by the old one's.
         late = [each._replace(append=each.append + 20 * DAY) for each in other]
