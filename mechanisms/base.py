@@ -15,6 +15,7 @@ from functools import cached_property
 
 from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words, np
 from mechanisms.chains.chain import Chain, Prior
+from mechanisms.coins import coin_domain, hash_id, hash_ids
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.frozen import types_of
@@ -536,6 +537,26 @@ class Mechanism(ABC):
             found: Ints = chain.symbols(payloads)[:, :, None]
             return found
         return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
+
+
+class ChainCoins(Mechanism):
+    """A mechanism whose public coins are hashed from the chain id, apart from other metrics'."""
+
+    coins = "chain"
+
+    metric: str
+
+    @cached_property
+    def _domain(self) -> int:
+        return coin_domain(self.metric)
+
+    def coin(self, chain: bytes) -> int:
+        """Return the coin of a chain, 64 bits."""
+        return hash_id(chain, self._domain)
+
+    def coins_of(self, chains: Words) -> Words:
+        """Vectorised :meth:`coin`: ``(n, 2)`` in, ``(n,)`` out."""
+        return hash_ids(chains, self._domain)
 
 
 def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:

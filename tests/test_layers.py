@@ -170,8 +170,8 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
     """Of what an aggregator publishes; whoever made them of counts elsewhere could forget to."""
     makers = {
         *("mechanisms.estimators.frequency.frequencies", "mechanisms.string.decoding.decode"),
-        *("mechanisms.number.answers.threshold_estimates", "mechanisms.ordinal.estimates.ordinal"),
-        *("mechanisms.number.answers.bit_estimates", "mechanisms.number.answers.split_estimates"),
+        *("mechanisms.number.answers.question_estimates", "mechanisms.ordinal.estimates.ordinal"),
+        *("mechanisms.number.answers.split_estimates"),
         "mechanisms.number.gridmeans.grid_estimates",
     }
     asked = {"pipelines.aggregation.result_rows.estimate": set[str](), "the formulas": set[str]()}

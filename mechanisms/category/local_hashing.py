@@ -14,9 +14,8 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import expm1, isqrt
 
-from mechanisms import coins
 from mechanisms.arrays import Any, Floats, Ints, Words
-from mechanisms.base import Epsilon
+from mechanisms.base import ChainCoins, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError, check_int
@@ -32,7 +31,7 @@ _TABLE_SIDE = 256
 
 
 @frozen
-class LocalHashing(FrequencyOracle):
+class LocalHashing(ChainCoins, FrequencyOracle):
     """Report the bucket of the category by randomized response; the hash is a public coin.
 
     ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 2**20].
@@ -83,7 +82,6 @@ class LocalHashing(FrequencyOracle):
 
     name = "local_hashing"
     symbolic = True
-    coins = "chain"
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,13 +115,9 @@ class LocalHashing(FrequencyOracle):
         """The number of hashes, g**t."""
         return int(self.buckets**self.digits)
 
-    @cached_property
-    def _domain(self) -> int:
-        return coins.coin_domain(self.metric)
-
     def hash_of(self, chain: bytes) -> int:
         """Return the number of a chain's hash."""
-        return coins.hash_id(chain, self._domain) % self.hashes
+        return self.coin(chain) % self.hashes
 
     @property
     def strata(self) -> int:
@@ -132,8 +126,7 @@ class LocalHashing(FrequencyOracle):
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         import numpy as np
 
-        found = coins.hash_ids(chains, self._domain)
-        return (found % np.uint64(self.hashes)).astype(np.int64)
+        return (self.coins_of(chains) % np.uint64(self.hashes)).astype(np.int64)
 
     @property
     def groups(self) -> int:

@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from mechanisms.arrays import Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.estimators.frequency import shares
-from mechanisms.number.grid import BINS, EXPECTED_REPORTS, QUANTILES, bin_starts, bit_starts
+from mechanisms.number.grid import bit_weights
+from mechanisms.number.questions import BitQuestion, strata_for
 from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mechanisms.number.questions import NumberQuestion
 
 #: A share of present clients must exceed so many of its standard errors to be divided by.
 _PRESENT_ERRORS = 2
@@ -70,75 +75,48 @@ def scaled(estimate: Estimate, low: float, high: float) -> Estimate:
     )
 
 
-def threshold_estimates(
+def question_estimates(
+    question: NumberQuestion,
     cells: Ints,
     pairs: Floats,
-    low: float,
-    high: float,
-    quantiles: Sequence[float] = QUANTILES,
+    ends: tuple[float, float],
+    quantiles: Sequence[float],
+    strata: int,
+    *,
+    draws: int = 1,
     share: float = 1.0,
-    strata: int = BINS,
 ) -> NumericEstimates:
-    """Estimate mean, distribution and quantiles from answers about random thresholds.
+    """Estimate a mean, and its bits or its distribution, from answers to a question.
 
-    ``cells``, ``(levels, bins, symbols)``, counts the answers by the bin of their threshold, a
-    power of two of them. ``pairs``, ``(levels, 2)``, are the probabilities that an answer is kept,
-    and that it becomes a given other one. ``share``, in (0, 1], is that of the clients that answer,
-    where the coins choose them too; at most so many ``strata`` are told apart.
+    ``cells``, ``(levels, size, symbols)``, counts the answers by the stratum of their coin.
+    ``pairs``, ``(levels, 2)``, are the probabilities that an answer is kept, and that it becomes a
+    given other one. A report has ``draws`` answers, each with a coin of its own. ``share``, in
+    (0, 1], is that of the clients that answer, where the coins choose them too; at most so many
+    ``strata`` are told apart.
     """
-    bins = cells.shape[1]
     reports = cells.sum(axis=(1, 2))
-    by_level, n = counts_of(reports), int(reports.sum())
-    missing = _missing_share(cells, pairs)
+    by_level, n = counts_of(reports // draws), int(reports.sum())
+    missing, bits = _missing_share(cells, pairs, draws), None
+    if isinstance(question, BitQuestion):
+        bits = tuple(_bit_mean(cells[:, i], pairs) for i in range(question.size))
+    none = NumericEstimates(nothing(by_level), missing, bit_means=bits)
     if n == 0:
-        return NumericEstimates(nothing(by_level), missing)
-    most = min(max(n // EXPECTED_REPORTS, 1), bins, strata)
-    starts = bin_starts(bins)[most.bit_length() - 1]
-    count = len(starts)
-    joined = np.add.reduceat(cells, starts, axis=1)
-    made = stratify(joined, np.full(count, 1 / count), pairs)
+        return none
+    starts = strata_for(question, n, strata)
+    weights = np.add.reduceat(question.law(), starts)
+    made = stratify(np.add.reduceat(cells, starts, axis=1), weights, pairs)
     present = _present(made)
     if present is None:
-        return NumericEstimates(nothing(by_level), missing)
-    survival = Survival(made, present, low, high)
+        return none
+    if bits is not None:
+        return replace(none, mean=_mean(made, present, by_level, *ends, 0.0))
+    survival = Survival(made, present, *ends)
     return NumericEstimates(
-        _mean(made, present, by_level, low, high, share * survival.least_variance()),
+        _mean(made, present, by_level, *ends, share * survival.least_variance()),
         missing,
         cdf=survival.cdf(),
         quantiles={tau: survival.quantile(tau, by_level) for tau in quantiles},
     )
-
-
-def bit_estimates(
-    cells: Ints,
-    pairs: Floats,
-    low: float,
-    high: float,
-    draws: int = 1,
-    strata: int = BINS,
-) -> NumericEstimates:
-    """Estimate a mean and the means of bits from answers about sampled bits.
-
-    As :func:`threshold_estimates`, but that ``cells`` has the answers by their bit, most
-    significant first, and a report has ``draws`` answers, each about a bit of its own.
-    """
-    reports = cells.sum(axis=(1, 2))
-    by_level, n = counts_of(reports // draws), int(reports.sum())
-    missing = _missing_share(cells, pairs, draws)
-    weights = bit_weights(cells.shape[1])
-    bits = tuple(_bit_mean(cells[:, i], pairs) for i in range(len(weights)))
-    if n == 0:
-        return NumericEstimates(nothing(by_level), missing, bit_means=bits)
-    # The least significant bits share a stratum until it expects enough answers.
-    tails = np.cumsum(weights[::-1])[::-1]
-    most = min(max(int((n * tails >= EXPECTED_REPORTS).sum()), 1), strata)
-    starts = bit_starts(len(weights))[most - 1]
-    made = stratify(np.add.reduceat(cells, starts, axis=1), np.add.reduceat(weights, starts), pairs)
-    present = _present(made)
-    if present is None:
-        return NumericEstimates(nothing(by_level), missing, bit_means=bits)
-    mean = _mean(made, present, by_level, low, high, 0.0)
-    return NumericEstimates(mean, missing, bit_means=bits)
 
 
 def split_estimates(
@@ -170,11 +148,6 @@ def split_estimates(
     total = Estimate(yes, noise**0.5, n, by_level)
     mean = scaled(ratio_of(total, here), low, high)
     return NumericEstimates(mean, gone, bit_means=bits)
-
-
-def bit_weights(bits: int) -> Floats:
-    """Return the weights of the bits in a value of [0, 1], most significant first."""
-    return np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
 
 
 def _missing_share(cells: Ints, pairs: Floats, draws: int = 1) -> Estimate | None:

@@ -26,14 +26,9 @@ EXPECTED_REPORTS = 20
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-def bin_starts(bins: int) -> tuple[Ints, ...]:
-    """Return where the strata begin that bins of thresholds are joined to: 1, 2, 4, ... of them."""
-    return tuple(np.arange(0, bins, bins >> k) for k in range(bins.bit_length()))
-
-
-def bit_starts(bits: int) -> tuple[Ints, ...]:
-    """Return where the strata of bits begin: the least significant ones share the last."""
-    return tuple(np.arange(1 + alone) for alone in range(bits))
+def bit_weights(bits: int) -> Floats:
+    """Return the weights of the bits in a value of [0, 1], most significant first."""
+    return np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
 
 
 def threshold_of(coin: int) -> float:
@@ -45,15 +40,6 @@ def thresholds_of(coins: Words) -> Floats:
     """Vectorised :func:`threshold_of`: ``(n,)`` in, ``(n,)`` ``float64`` out."""
     shifted = (coins >> np.uint64(11)).astype(np.float64)
     return (shifted + 0.5) * 2.0**-53
-
-
-def bit_said(answer: int, exponent: int, bits: int) -> str:
-    """Return what an answer says of a bit, in words.
-
-    >>> bit_said(1, 9, 10), bit_said(0, 0, 10)
-    ('bit 1 of 10, the highest first, is 1', 'bit 10 of 10, the highest first, is 0')
-    """
-    return f"bit {bits - exponent} of {bits}, the highest first, is {answer}"
 
 
 def exponent_of(coin: int, bits: int) -> int:

@@ -7,13 +7,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
-from mechanisms import coins
-from mechanisms.arrays import ArrayLike, Ints, Words
-from mechanisms.base import Mechanism
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
+from mechanisms.base import ChainCoins, Mechanism
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
-from mechanisms.number.grid import BINS, MISSING, QUANTILES
+from mechanisms.number.grid import BINS, MISSING, QUANTILES, check_unit, unit_array
+from mechanisms.number.questions import spread_within
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
+    from mechanisms.number.questions import NumberQuestion
     from mechanisms.planner.targets import Assumed, Precision
 
 
@@ -178,30 +179,84 @@ class NumberMechanism(Mechanism):
         return [number / steps for number in sorted(numbers)] + missing
 
 
-class AnswerMechanism(NumberMechanism):
+class QuestionMechanism(NumberMechanism):
+    """A mechanism whose answers, each no or yes, are to questions that public coins choose."""
+
+    @property
+    @abstractmethod
+    def question(self) -> NumberQuestion:
+        """The question."""
+
+    @property
+    def strata(self) -> int:
+        """Answers are counted by what was asked."""
+        return self.question.size
+
+    @property
+    def joins(self) -> Sequence[Ints]:
+        return self.question.joins
+
+    def coin_law(self) -> Floats:
+        return self.question.law()
+
+    @property
+    def resolution(self) -> int:
+        return self.question.resolution
+
+    def _numeric(
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import question_estimates
+
+        cells, pairs = table.reshape(len(table), self.strata, -1), self.pairs()
+        asked, ends, draws = self.question, (low, high), self.answered
+        return question_estimates(asked, cells, pairs, ends, quantiles, strata, draws=draws)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        if values is None:
+            return self._worst(level, n) / self.answered
+        return self._variance(level, np.asarray(values, dtype=np.float64), n) / self.answered
+
+    @abstractmethod
+    def _worst(self, level: int, n: int) -> float:
+        """Return n times the variance of the mean of the worst values, one answer a report."""
+
+    def _variance(self, level: int, x: Floats, n: int) -> float:
+        between, extra = spread_within(self.question, x, n)
+        noise = self._noise_of(level, float(x.mean()))
+        return (noise + between) * (1 + extra / n) - float(x.var())
+
+    def _noise_of(self, level: int, mean: float) -> float:
+        return answer_noise(self.probabilities(level)[0], 2 + self.missing, mean)
+
+
+class AnswerMechanism(ChainCoins, QuestionMechanism):
     """A mechanism that asks one question, chosen by a public coin, to be answered by no or yes.
 
     The third answer, where a value can be missing, is that it is.
     """
 
-    coins = "chain"
     symbolic = True
-
-    metric: str
 
     @cached_property
     def chain(self) -> SymbolChain:
         return symbol_chain(2 + self.missing, self.micros)
 
-    @cached_property
-    def _domain(self) -> int:
-        return coins.coin_domain(self.metric)
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the answer, 0 or 1; 2 where the number is missing."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return MISSING
+        return self.question.answer(symbol, self.coin(chain), source)
 
-    def coin(self, chain: bytes) -> int:
-        return coins.hash_id(chain, self._domain)
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
+        values, gone = unit_array(symbols, self.missing)
+        present = np.where(gone, 0.0, values)
+        answers = self.question.answers(present, self.coins_of(chains), source)
+        return np.where(gone, MISSING, answers)
 
-    def coins_of(self, chains: Words) -> Words:
-        return coins.hash_ids(chains, self._domain)
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
+        return self.question.strata_of(self.coins_of(chains))
 
     def reach_of_mean(self, level: int, mean: float) -> tuple[float, float]:
         """Return it from what answers, and truths, add to the mean and to the share present."""
@@ -226,12 +281,12 @@ class AnswerMechanism(NumberMechanism):
         return found
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        answer = self.output_of(payload)
-        return "missing" if answer == MISSING else self._said(answer, chain, context)
+        return answer_text(self.question, self.output_of(payload), self.coin(chain), context)
 
-    @abstractmethod
-    def _said(self, answer: int, chain: bytes, context: Context) -> str:
-        """Return a yes or a no in words."""
+
+def answer_text(question: NumberQuestion, answer: int, coin: int, context: Context) -> str:
+    """Return an answer in words."""
+    return "missing" if answer == MISSING else question.said(answer, coin, context)
 
 
 def check_estimated(low: float, high: float, quantiles: Sequence[float]) -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
+from mechanisms.arrays import np
 from mechanisms.base import Epsilon
 from mechanisms.frozen import frozen
 from mechanisms.number import grid
-from mechanisms.number.mechanism import AnswerMechanism, answer_noise
-from mechanisms.randomness import Source
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mechanisms.items import Context
-    from mechanisms.number.answers import NumericEstimates
+from mechanisms.number.mechanism import AnswerMechanism
+from mechanisms.number.questions import ThresholdQuestion, strata_for
 
 
 @frozen
@@ -66,69 +57,23 @@ class RandomThreshold(AnswerMechanism):
     name = "threshold"
     gives = "mean, quantiles and distribution"
 
-    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return 1 where the number is above the chain's threshold, 2 where it is missing."""
-        grid.check_unit(symbol, self.missing)
-        if symbol is None:
-            return grid.MISSING
-        return int(symbol > grid.threshold_of(self.coin(chain)))
+    question = ThresholdQuestion(grid.BINS)
 
-    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        values, gone = grid.unit_array(symbols, self.missing)
-        thresholds = grid.thresholds_of(self.coins_of(chains))
-        return np.where(gone, grid.MISSING, values > thresholds).astype(np.int64)
-
-    @property
-    def strata(self) -> int:
-        """Reports are counted by the bin of their threshold."""
-        return grid.BINS
-
-    @property
-    def joins(self) -> Sequence[Ints]:
-        return grid.bin_starts(grid.BINS)
-
-    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
-
-    def _numeric(
-        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
-    ) -> NumericEstimates:
-        from mechanisms.number.answers import threshold_estimates
-
-        cells = table.reshape(len(table), grid.BINS, -1)
-        return threshold_estimates(cells, self.pairs(), low, high, quantiles, strata=strata)
-
-    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        strata = 1 << (min(max(n // grid.EXPECTED_REPORTS, 1), grid.BINS).bit_length() - 1)
-        pair, symbols = self.probabilities(level)[0], 2 + self.missing
-
-        def variance(x: Floats) -> float:
-            above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
-            between = float((above * (1 - above)).mean())
-            noise = answer_noise(pair, symbols, float(x.mean()))
-            # Reports fall into strata at random, which costs the number of strata over n.
-            return (noise + between) * (1 + (strata - 1) / n) - float(x.var())
-
-        if values is not None:
-            return variance(np.asarray(values, dtype=np.float64))
+    def _worst(self, level: int, n: int) -> float:
         # The worst values of a given mean are uniform up to a point, the rest being at the other
         # end.
+        strata = len(strata_for(self.question, n))
         middles = (np.arange(strata) + 0.5) / strata
         shifts = np.arange(-10, 11) / 10 if self.missing else np.zeros(1)
-        return max(variance(np.clip(middles - shift, 0.0, 1.0)) for shift in shifts)
+        return max(self._variance(level, np.clip(middles - shift, 0.0, 1.0), n) for shift in shifts)
 
     def worst_variance(self, level: int) -> float:
         """Return that of the worst data and many reports, by the standard library alone."""
-        pair, symbols = self.probabilities(level)[0], 2 + self.missing
         # Uniform up to a point, the rest at 0 or at 1: F(x) = x + s has ∫ F(1 − F) − Var(X) of it.
         return max(
-            answer_noise(pair, symbols, mean) + rest
+            self._noise_of(level, mean) + rest
             for mean, rest in (_uniform_and_atom(step / 20) for step in range(-20, 21))
         )
-
-    def _said(self, answer: int, chain: bytes, context: Context) -> str:
-        side = "above" if answer else "at most"
-        return f"{side} about {context.number(grid.threshold_of(self.coin(chain)))}"
 
 
 def _uniform_and_atom(shift: float) -> tuple[float, float]:

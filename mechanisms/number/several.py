@@ -15,7 +15,7 @@ from functools import cached_property
 
 from mechanisms import coins
 from mechanisms.arrays import Any, Bytes, Floats, Ints, Words, np
-from mechanisms.base import Mechanism
+from mechanisms.base import ChainCoins
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.symbols import symbol_chain
@@ -35,13 +35,10 @@ def coin_column(seeds: Words, index: int) -> Words:
     return coins.mix64s(seeds + np.uint64((index + 1) * _GAMMA & _MASK))
 
 
-class SeveralAnswers(Mechanism):
+class SeveralAnswers(ChainCoins):
     """A mechanism whose reports are packed answers, counted one by one."""
 
-    coins = "chain"
     uncompared = "a report has several answers, which are counted one by one"
-
-    metric: str
 
     @property
     @abstractmethod
@@ -77,38 +74,26 @@ class SeveralAnswers(Mechanism):
     def places(self, seeds: Words) -> Ints:
         """Return the stratum of each answer: ``(n, answered)``."""
 
-    def seed(self, chain: bytes) -> int:
-        """Return what the coins of a chain are drawn from."""
-        return coins.hash_id(chain, self._domain)
-
-    def seeds(self, chains: Words) -> Words:
-        """Vectorised :meth:`seed`: ``(n, 2)`` in, ``(n,)`` out."""
-        return coins.hash_ids(chains, self._domain)
-
-    @cached_property
-    def _domain(self) -> int:
-        return coins.coin_domain(self.metric)
-
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return self.chain.pack_inputs(self.true_answers(symbol, self.seed(chain), source))
+        return self.chain.pack_inputs(self.true_answers(symbol, self.coin(chain), source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
         product: dict[int, int] = {}
-        for combination in itertools.product(*self.priors(symbol, self.seed(chain))):
+        for combination in itertools.product(*self.priors(symbol, self.coin(chain))):
             value = self.chain.pack_inputs([answer for answer, _ in combination])
             product[value] = product.get(value, 0) + math.prod(w for _, w in combination)
         return tuple(product.items())
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        return self.true_answers_many(symbols, self.seeds(chains), source)
+        return self.true_answers_many(symbols, self.coins_of(chains), source)
 
     def _forward(
         self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
     ) -> int:
-        return self.chain.forward_each(self.priors(symbol, self.seed(chain)), before, level, source)
+        return self.chain.forward_each(self.priors(symbol, self.coin(chain)), before, level, source)
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        return self.places(self.seeds(chains))
+        return self.places(self.coins_of(chains))
 
     def log_ratios(
         self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
@@ -117,7 +102,7 @@ class SeveralAnswers(Mechanism):
         return self.chain.log_ratios(one, other, reports, level)
 
     def truths(self, symbols: Any, chains: Words) -> Ints:
-        return self.true_answers_many(symbols, self.seeds(chains), SystemSource())
+        return self.true_answers_many(symbols, self.coins_of(chains), SystemSource())
 
     def answers(self, payloads: Bytes) -> Ints:
         levels = range(payloads.shape[1])

@@ -198,7 +198,7 @@ class CoordinateSampling(SeveralAnswers):
         return precision_of_mean("the mean of a coordinate", variance, assumed, scale)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        seed, answers = self.seed(chain), self.chain.unpack(self.output_of(payload))
+        seed, answers = self.coin(chain), self.chain.unpack(self.output_of(payload))
         return "; ".join(
             f"number {coordinate + 1}: {self._said(place, answer, seed, context)}"
             for place, (coordinate, answer) in enumerate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -13,6 +14,7 @@ from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 from mechanisms.number import grid
 from mechanisms.number.mechanism import answer_noise
+from mechanisms.number.questions import BitQuestion, ThresholdQuestion, spread_within
 from mechanisms.number.several import coin, coin_column
 from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
+    from mechanisms.number.questions import NumberQuestion
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
 VECTOR_BINS = 16
@@ -91,115 +94,78 @@ class SampledVector(CoordinateSampling):
         super()._check()
         check_int("bits", self.bits, 0, grid.MAX_BITS)
 
-    @property
-    def slots(self) -> int:
-        """Slots of a coordinate's answers: bits, most significant first, or bins."""
-        return self.bits or VECTOR_BINS
+    @cached_property
+    def question(self) -> NumberQuestion:
+        """The question about each sampled coordinate."""
+        return BitQuestion(self.bits) if self.bits else ThresholdQuestion(VECTOR_BINS)
 
     @property
     def strata(self) -> int:
-        """Answers are counted by coordinate, then slot."""
-        return self.dimensions * self.slots
+        """Answers are counted by coordinate, then by what was asked of it."""
+        return self.dimensions * self.question.size
 
     @property
     def coordinate_joins(self) -> Sequence[Ints]:
-        return grid.bit_starts(self.bits) if self.bits else grid.bin_starts(VECTOR_BINS)
+        return self.question.joins
 
     def coin_law(self) -> Floats:
-        from mechanisms.number.answers import bit_weights
+        return np.tile(self.question.law(), self.dimensions) / self.dimensions
 
-        law = bit_weights(self.bits) if self.bits else np.full(self.slots, 1 / self.slots)
-        return np.tile(law, self.dimensions) / self.dimensions
+    def _asked(self, values: Sequence[float], seed: int) -> list[tuple[float, int]]:
+        """Return the values that the coins of ``seed`` choose, each with its question's coin."""
+        chosen = enumerate(self.coordinates(seed), start=self.sampled)
+        return [(values[coordinate], coin(seed, place)) for place, coordinate in chosen]
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
-        values = self.values(symbol)
-        out = []
-        for place, coordinate in enumerate(self.coordinates(seed)):
-            asked, value = coin(seed, self.sampled + place), values[coordinate]
-            if self.bits:
-                point = grid.round_to_grid(value, (1 << self.bits) - 1, source)
-                out.append(point >> grid.exponent_of(asked, self.bits) & 1)
-            else:
-                out.append(int(value > grid.threshold_of(asked)))
-        return out
+        asked = self._asked(self.values(symbol), seed)
+        return [self.question.answer(value, about, source) for value, about in asked]
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        values = self.values(symbol)
-        out: list[Prior] = []
-        for place, coordinate in enumerate(self.coordinates(seed)):
-            asked, value = coin(seed, self.sampled + place), values[coordinate]
-            if self.bits:
-                out.append(grid.bit_prior(value, self.bits, grid.exponent_of(asked, self.bits)))
-            else:
-                out.append(((int(value > grid.threshold_of(asked)), 1),))
-        return out
+        asked = self._asked(self.values(symbol), seed)
+        return [self.question.prior(value, about) for value, about in asked]
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         columns = self.columns(symbols, seeds)
         out = np.empty(columns.shape, dtype=np.int64)
         for place, column in enumerate(columns.T):
-            asked = coin_column(seeds, self.sampled + place)
-            if self.bits:
-                points = grid.rounds_to_grid(column, (1 << self.bits) - 1, source)
-                out[:, place] = points >> grid.exponents_of(asked, self.bits) & 1
-            else:
-                out[:, place] = column > grid.thresholds_of(asked)
+            about = coin_column(seeds, self.sampled + place)
+            out[:, place] = self.question.answers(column, about, source)
         return out
 
     def slots_of(self, seeds: Words) -> Ints:
-        """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
-        asked = [coin_column(seeds, self.sampled + place) for place in range(self.sampled)]
-        if self.bits:
-            exponents = [grid.exponents_of(coins, self.bits) for coins in asked]
-            return self.bits - 1 - np.stack(exponents, axis=1)
-        shift = np.uint64(64 - (VECTOR_BINS.bit_length() - 1))
-        return (np.stack(asked, axis=1) >> shift).astype(np.int64)
+        """Return the stratum of each answer within its coordinate: ``(n, sampled)``."""
+        about = (coin_column(seeds, self.sampled + place) for place in range(self.sampled))
+        return np.stack([self.question.strata_of(each) for each in about], axis=1)
 
     def places(self, seeds: Words) -> Ints:
-        return self.coordinates_many(seeds) * self.slots + self.slots_of(seeds)
+        return self.coordinates_many(seeds) * self.question.size + self.slots_of(seeds)
 
     def _of_coordinate(
         self, cells: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
-        from mechanisms.number.answers import bit_estimates, threshold_estimates
+        from mechanisms.number.answers import question_estimates
 
-        cells, pairs = cells.reshape(len(cells), self.slots, 2), self.pairs()
-        if self.bits:
-            return bit_estimates(cells, pairs, low, high, strata=strata)
-        share = self.sampled / self.dimensions
-        return threshold_estimates(cells, pairs, low, high, quantiles, share, strata)
+        asked, share = self.question, self.sampled / self.dimensions
+        cells, ends = cells.reshape(len(cells), asked.size, 2), (low, high)
+        return question_estimates(asked, cells, self.pairs(), ends, quantiles, strata, share=share)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
         """The worst values of thresholds have the distribution function 1/2 + (x − 1/2)/r."""
-        from mechanisms.estimators.variance import bit_means
-        from mechanisms.number.answers import bit_weights
-
         ratio = self.dimensions / self.sampled
         if values is None:
             x = np.clip(0.5 + ratio * ((np.arange(1024) + 0.5) / 1024 - 0.5), 0.0, 1.0)
         else:
             x = np.asarray(values, dtype=np.float64)
         answers = max(n / ratio, 1.0)
-        if self.bits:
-            means, weights = bit_means(x, self.bits), bit_weights(self.bits)
-            between = 0.25 if values is None else float(weights @ (means * (1 - means)))
-            tails = np.cumsum(weights[::-1])[::-1]
-            extra = max(int((answers * tails >= grid.EXPECTED_REPORTS).sum()) - 1, 0)
-        else:
-            most = min(max(int(answers) // grid.EXPECTED_REPORTS, 1), VECTOR_BINS)
-            strata = 1 << (most.bit_length() - 1)
-            above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
-            between, extra = float((above * (1 - above)).mean()), strata - 1
+        between, extra = spread_within(self.question, x, answers)
+        taken = float(x.var())
+        if self.bits and values is None:
+            between, taken = 0.25, 0.0
         noise = answer_noise(self.probabilities(level)[0], 2, float(x.mean()))
-        taken = 0.0 if self.bits and values is None else float(x.var())
         return ratio * (noise + between) * (1 + extra / answers) - taken
 
     def _said(self, place: int, answer: int, seed: int, context: Context) -> str:
-        asked = coin(seed, self.sampled + place)
-        if self.bits:
-            return grid.bit_said(answer, grid.exponent_of(asked, self.bits), self.bits)
-        side = "above" if answer else "at most"
-        return f"{side} about {context.number(grid.threshold_of(asked))}"
+        return self.question.said(answer, coin(seed, self.sampled + place), context)
 
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.exact(level)[0])

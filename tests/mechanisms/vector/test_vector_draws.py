@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.number.grid import exponent_of
 from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
@@ -62,7 +63,7 @@ def test_a_mixed_prior_is_that_of_independent_answers(spec: dict[str, Any]) -> N
     """The posterior of the packed prior is the product of those of the answers."""
     mechanism = ladder(spec)
     identifier = bytes(range(16))
-    value, seed = a_value(mechanism), mechanism.seed(identifier)
+    value, seed = a_value(mechanism), mechanism.coin(identifier)
     prior = mechanism.prior(value, identifier, identifier)
     rows = mechanism.chain.single.channel(1).rows
     for outputs in outputs_of(mechanism):
@@ -106,8 +107,8 @@ def test_packing_gives_back_the_symbols(size: int, data: st.DataObject) -> None:
 def test_scalar_and_vectorised_coins_agree(spec: dict[str, Any]) -> None:
     mechanism, n = ladder(spec), 200
     chains = ids(n)
-    seeds = mechanism.seeds(chains)
-    scalar = [mechanism.seed(chain) for chain in as_bytes(chains)]
+    seeds = mechanism.coins_of(chains)
+    scalar = [mechanism.coin(chain) for chain in as_bytes(chains)]
     assert seeds.tolist() == scalar
     for index in (0, 1, 7):
         assert coin_column(seeds, index).tolist() == [coin(seed, index) for seed in scalar]
@@ -115,20 +116,21 @@ def test_scalar_and_vectorised_coins_agree(spec: dict[str, Any]) -> None:
         chosen = [mechanism.coordinates(seed) for seed in scalar]
         assert mechanism.coordinates_many(seeds).tolist() == chosen
         assert all(len(set(coordinates)) == mechanism.sampled for coordinates in chosen)
-    if hasattr(mechanism, "exponents"):
-        bits = [[mechanism.bits - 1 - e for e in mechanism.exponents(seed)] for seed in scalar]
+    if hasattr(mechanism, "count"):
+        coins = [[coin(seed, place) for place in range(mechanism.count)] for seed in scalar]
+        bits = [[mechanism.bits - 1 - exponent_of(c, mechanism.bits) for c in row] for row in coins]
         assert mechanism.places(seeds).tolist() == bits
 
 
 def test_every_set_of_coordinates_is_as_likely() -> None:
     spec = {"name": "sampled_vector", "dimensions": 5, "sampled": 3, "bits": 0}
     mechanism = ladder(spec)
-    chosen = mechanism.coordinates_many(mechanism.seeds(ids(40_000)))
+    chosen = mechanism.coordinates_many(mechanism.coins_of(ids(40_000)))
     sets = Counter(tuple(sorted(row)) for row in chosen.tolist())
     every = list(itertools.combinations(range(5), 3))
     check_counts([sets[one] for one in every], [Fraction(1, 10)] * 10, label=f"seed {SEED}")
     # What is asked of a coordinate has nothing to do with which one it is.
-    bins = mechanism.slots_of(mechanism.seeds(ids(40_000)))
+    bins = mechanism.slots_of(mechanism.coins_of(ids(40_000)))
     check_counts(np.bincount(bins[:, 1], minlength=16), [Fraction(1, 16)] * 16)
     both = np.bincount((chosen[:, 0] * 16 + bins[:, 0]), minlength=48)
     check_counts(both, np.repeat(np.bincount(chosen[:, 0], minlength=3) / len(chosen) / 16, 16))
@@ -192,7 +194,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
 def test_true_answers_of_many_are_those_of_each(spec: dict[str, Any]) -> None:
     """Values of which nothing is rounded at random: corners, and numbers that meet thresholds."""
     mechanism, n = ladder(spec), 60
-    seeds, source = mechanism.seeds(ids(n)), SeededSource(SEED)
+    seeds, source = mechanism.coins_of(ids(n)), SeededSource(SEED)
     size = getattr(mechanism, "dimensions", 0)
     values: list[Any] = [i % 2 for i in range(n)]
     if size:
