@@ -3,7 +3,13 @@
 Their public module is ``sotto.errors``, which tracebacks show.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
@@ -39,6 +45,12 @@ class UnrelatedLevelsError(ParameterError):
     """Two levels are not related: the weaker channel is no degradation of the stronger one."""
 
     __module__ = "sotto.errors"
+
+
+def check_epsilon(epsilon: float | Fraction, most: int = 1000) -> None:
+    """Refuse an epsilon outside (0, ``most``]."""
+    if not 0 < epsilon <= most:
+        raise ParameterError(f"epsilon must lie in (0, {most}], not {epsilon}")
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:

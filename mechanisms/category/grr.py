@@ -72,12 +72,6 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
         np.fill_diagonal(matrix, p)
         return matrix
 
-    def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        return table, table.sum(axis=1)
-
-    def supported(self, category: int, output: int, chain: bytes) -> bool:
-        return category == output
-
     describe = CategoryMechanism.describe
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:

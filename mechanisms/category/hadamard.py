@@ -13,7 +13,7 @@ from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
 from mechanisms.chains.supporting import support_thresholds
 from mechanisms.chains.symbols import MAX_SYMBOLS
-from mechanisms.errors import ParameterError, check_int
+from mechanisms.errors import ParameterError, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
@@ -187,8 +187,7 @@ class HadamardResponse(FrequencyOracle):
 def best_blocks(epsilon: float, domain_size: int) -> int:
     """Return the number of blocks of least variance for a rare category."""
     check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
-    if not 0 < epsilon <= 1000:
-        raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
+    check_epsilon(epsilon)
     powers = [1 << i for i in range(domain_size.bit_length())]
     return min(powers, key=lambda blocks: response_variance(min(epsilon, 300.0), blocks))
 

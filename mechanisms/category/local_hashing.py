@@ -18,7 +18,7 @@ from mechanisms.arrays import Any, Floats, Ints, Words
 from mechanisms.base import ChainCoins, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
-from mechanisms.errors import ParameterError, check_int
+from mechanisms.errors import ParameterError, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
@@ -205,8 +205,7 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
     """
     if not 2 <= domain_size <= MAX_SYMBOLS:
         raise ParameterError(f"domain_size must lie in [2, {MAX_SYMBOLS}], not {domain_size}")
-    if not 0 < epsilon <= 1000:
-        raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
+    check_epsilon(epsilon)
     # A table of one digit has g**2 cells.
     primes = [g for g in range(2, int(MAX_CELLS**0.5)) if is_prime(g)]
     allowed = [g for g in primes if g ** (digits(domain_size, g) + 1) <= MAX_CELLS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 
@@ -64,13 +63,13 @@ class FrequencyOracle(CategoryMechanism):
     #: The figure that a precision is of, in words.
     share_of: ClassVar[str] = "the share of a category"
 
-    @abstractmethod
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
         """Return how many reports support each category, and how many there are, by level.
 
         Supports of ``(levels, count_length)`` counts: ``(levels, m)`` and ``(levels,)``, all
-        ``int64``.
+        ``int64``. Here each category has a place of its own in the counts.
         """
+        return self.chain.hits(table)
 
     def concerned(self, table: Ints) -> Concerned | None:
         """Return the reports that say something about each category; None if all of them do."""
@@ -179,9 +178,12 @@ class FrequencyOracle(CategoryMechanism):
             [label for x, label in enumerate(context.labels) if self.supported(x, output, chain)]
         )
 
-    @abstractmethod
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether an output supports a category, under the coins of its chain."""
+        """Return whether an output supports a category, under the coins of its chain.
+
+        Here an output is a vector with a bit for each category.
+        """
+        return bool(output >> category & 1)
 
 
 def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Item]:

@@ -7,12 +7,12 @@ from fractions import Fraction
 from functools import cached_property
 from math import expm1
 
-from mechanisms.arrays import Any, Ints
+from mechanisms.arrays import Any
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.subsets import SubsetChain
 from mechanisms.chains.supporting import support_thresholds
-from mechanisms.errors import ParameterError, check_int
+from mechanisms.errors import ParameterError, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 
@@ -90,18 +90,11 @@ class SubsetSelection(FrequencyOracle):
         thresholds = support_thresholds(share, self.micros)
         return SubsetChain(*thresholds, self.domain_size, self.subset_size)
 
-    def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        return table[:, :-1], table[:, -1]
-
-    def supported(self, category: int, output: int, chain: bytes) -> bool:
-        return self.chain.supports(category, output)
-
 
 def best_subset_size(epsilon: float, domain_size: int) -> int:
     """Return the subset size of least variance summed over categories (Ye, Barg, section III)."""
     _check_size(domain_size)
-    if not 0 < epsilon <= 1000:
-        raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
+    check_epsilon(epsilon)
     gain = expm1(min(epsilon, 300.0))
     ideal = domain_size / (gain + 2)
     nearby = {min(max(int(ideal) + step, 1), domain_size // 2) for step in (-1, 0, 1, 2)}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
-from mechanisms.arrays import Any, Ints, Words
+from mechanisms.arrays import Any, Words
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.bits import BitChain, BitLadder, one_sided_bit, symmetric_bit
@@ -62,12 +62,6 @@ class _UnaryEncoding(FrequencyOracle):
     @property
     def true_bits(self) -> tuple[int, int]:
         return 1, 1
-
-    def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        return table[:, :-1], table[:, -1]
-
-    def supported(self, category: int, output: int, chain: bytes) -> bool:
-        return bool(output >> category & 1)
 
 
 @frozen

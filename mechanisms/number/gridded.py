@@ -197,14 +197,19 @@ class WindowMechanism(GridMechanism):
 
     points: int
 
+    #: Whether one bit may answer in the place of the window, so that the variance is even.
+    mixed: ClassVar[bool] = False
+
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"points": 65}
 
     @cached_property
-    @abstractmethod
     def _designed(self) -> tuple[Shape, Fraction]:
-        """The shape, and how much of the probability is the cells'."""
+        """The shape, and how much of the probability is the cells'; here of least variance."""
+        return designs.least_variance_design(
+            self.points, self.missing, self.micros[-1], self.mixed
+        )[1:]
 
     @cached_property
     def _grains(self) -> designs.Grains:
@@ -318,11 +323,6 @@ class PiecewiseMechanism(WindowMechanism):
 
     name = "piecewise"
 
-    @cached_property
-    def _designed(self) -> tuple[Shape, Fraction]:
-        micro = self.micros[-1]
-        return designs.least_variance_design(self.points, self.missing, micro, mixed=False)[1:]
-
 
 @frozen
 class HybridMechanism(WindowMechanism):
@@ -362,11 +362,7 @@ class HybridMechanism(WindowMechanism):
     missing: bool = False
 
     name = "hybrid"
-
-    @cached_property
-    def _designed(self) -> tuple[Shape, Fraction]:
-        micro = self.micros[-1]
-        return designs.least_variance_design(self.points, self.missing, micro, mixed=True)[1:]
+    mixed = True
 
 
 @frozen

@@ -12,12 +12,12 @@ from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
 from mechanisms.chains.thresholds import MAX_SYMBOLS
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_epsilon
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.noise import Noise
-from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
+from mechanisms.ordinal.sizes import LARGEST, equidistant_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def equidistant_windows(points: int, size: int) -> Windows:
 
 def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]:
     """Return the probability of a favoured candidate and that of another (Equation 7)."""
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, LARGEST)
     _check_size(points, size)
     rest = math.exp(-epsilon)
     whole = size + (points - size) * rest

@@ -11,18 +11,13 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_epsilon
 from mechanisms.exact import exp_bounds
 
 #: Epsilons of formulas lie in (0, 700].
 LARGEST = 700
 #: Logarithms in floating point are that sure.
 _SURE = 1e-12
-
-
-def check_epsilon(epsilon: float | Fraction) -> None:
-    if not 0 < epsilon <= LARGEST:
-        raise ParameterError(f"epsilon must lie in (0, {LARGEST}], not {epsilon}")
 
 
 def exp_less(epsilon: float | Fraction, left: int | Fraction, right: int | Fraction) -> bool:
@@ -61,7 +56,7 @@ def equidistant_size(points: int, epsilon: float | Fraction) -> int:
 def _check(points: int, epsilon: float | Fraction) -> None:
     if not points >= 2:
         raise ParameterError(f"points must be at least 2, not {points}")
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, LARGEST)
 
 
 def end_size(points: int, epsilon: float | Fraction) -> int:

@@ -57,12 +57,6 @@ class TopItemMechanism(FrequencyOracle):
         """
         return self.chain.exact[level]
 
-    def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        return table, table.sum(axis=1)
-
-    def supported(self, category: int, output: int, chain: bytes) -> bool:
-        return category == output
-
     def support_pairs(self) -> Floats:
         import numpy as np
 
