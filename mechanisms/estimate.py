@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import Protocol
 
 from mechanisms.errors import ParameterError
+from mechanisms.halving import turning
 
 #: Fewer reports than this, and the interval of a share inverts a test instead of being normal.
 SCORE_REPORTS = 200
@@ -192,7 +193,7 @@ class ShareNoise:
 
         # Above a share of one the variance is constant, so that this one is found.
         high = 1 + threshold + power * math.sqrt(self.variance(1.0))
-        return _boundary(threshold, high, misses)
+        return turning(misses, threshold, high, 48)[1]
 
 
 @dataclass(frozen=True)
@@ -232,18 +233,7 @@ def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, 
     """Return the interval around ``value``, which is kept, of what a test keeps within [0, 1]."""
     low, high = min(value, 0.0), max(value, 1.0)
     if not keeps(low):
-        low = _boundary(low, value, lambda share: not keeps(share))
+        low = turning(lambda share: not keeps(share), low, value, 48)[1]
     if not keeps(high):
-        high = _boundary(value, high, keeps)
+        high = turning(keeps, value, high, 48)[1]
     return low, high
-
-
-def _boundary(low: float, high: float, holds: Callable[[float], bool]) -> float:
-    """Return where ``holds`` turns false, given that it holds at ``low`` and not at ``high``."""
-    for _ in range(48):
-        middle = (low + high) / 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-    return high

@@ -52,6 +52,7 @@ from typing import Any, NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.errors import ParameterError
+from mechanisms.halving import turning
 
 #: Counts of arms that are as unlikely as this are not what was planned.
 SAMPLE_RATIO_ERROR = 0.01
@@ -67,8 +68,6 @@ _MOST_REPORTS = 1e9
 _STAKE = 0.75
 #: A bet is best once the interval has about so many standard errors to each side.
 _ERRORS = 3.2
-#: Halvings until the end of an interval is found, of a length of 2.
-_HALVINGS = 40
 #: How closely the mixture over the arms' true shares is centred on the planned ones.
 _CONCENTRATION = 100.0
 
@@ -300,14 +299,7 @@ def _bets(values: tuple[float, ...]) -> _Bets:
 
 def _below(wealth: _Wealth, most: float) -> tuple[float, float]:
     """Return the effects in [-1, 1] where the mixture is below; the least one if it nowhere is."""
-    low, high = -1.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if wealth.falls(middle):
-            low = middle
-        else:
-            high = middle
-    least = (low + high) / 2
+    least = sum(turning(wealth.falls, -1.0, 1.0)) / 2
     if wealth.log(least) >= most:
         return least, least
     return _end(wealth, most, least, -1.0), _end(wealth, most, least, 1.0)
@@ -316,13 +308,7 @@ def _below(wealth: _Wealth, most: float) -> tuple[float, float]:
 def _end(wealth: _Wealth, most: float, inside: float, outside: float) -> float:
     if wealth.log(outside) < most:
         return outside
-    for _ in range(_HALVINGS):
-        middle = (inside + outside) / 2
-        if wealth.log(middle) < most:
-            inside = middle
-        else:
-            outside = middle
-    return outside
+    return turning(lambda effect: wealth.log(effect) < most, inside, outside)[1]
 
 
 def sample_ratio(counts: ArrayLike, repeats: int = 1) -> float:

@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, np
 from mechanisms.errors import ParameterError
+from mechanisms.halving import turning
 
 #: Points at which the law of what has not crossed yet is kept.
 _NODES = 200
@@ -83,15 +84,8 @@ def boundaries(
     rising = _rising(times if information is None else information)
     for time, known in zip(times, rising, strict=True):
         after = spent(time, error)
-        low, high = 0.0, _MOST
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            if walk.crosses(known, middle) > after - before:
-                low = middle
-            else:
-                high = middle
-        walk, before = walk.stays(known, high), after
-        found.append(high)
+        found.append(walk.bound(known, after - before))
+        walk, before = walk.stays(known, found[-1]), after
     return found
 
 
@@ -117,14 +111,12 @@ def drift_of(power: float, looks: int = 1, error: float = 0.05) -> float:
     (2.8016, 1.0247)
     """
     times = [look / looks for look in range(1, looks + 1)]
-    bounds, low, high = boundaries(times, error=error), 0.0, _MOST
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if crossings(bounds, times, middle).sum() < power:
-            low = middle
-        else:
-            high = middle
-    return high
+    bounds = boundaries(times, error=error)
+
+    def misses(drift: float) -> bool:
+        return bool(crossings(bounds, times, drift).sum() < power)
+
+    return turning(misses, 0.0, _MOST, _HALVINGS)[1]
 
 
 def arm_variance(
@@ -177,6 +169,12 @@ class _Walk(NamedTuple):
     sums: Floats
     weights: Floats
     information: float
+
+    def bound(self, information: float, chance: float) -> float:
+        """Return the bound that is crossed at the next look, and not before, with that chance."""
+        return turning(
+            lambda bound: self.crosses(information, bound) > chance, 0.0, _MOST, _HALVINGS
+        )[1]
 
     def crosses(self, information: float, bound: float, drift: float = 0.0) -> float:
         """Return the probability to cross at the next look, and not before."""

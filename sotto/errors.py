@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import inf
 
-from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError, did_you_mean
+from mechanisms.errors import ParameterError as ParameterError
+from mechanisms.errors import SottoError as SottoError
+from mechanisms.errors import UnrelatedLevelsError as UnrelatedLevelsError
+from mechanisms.errors import did_you_mean as did_you_mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,27 +124,3 @@ class BrokerError(SottoError):
 
 class AggregationError(SottoError):
     """A run cannot go on; its last commit is intact."""
-
-
-__all__ = [
-    "DISTRIBUTION",
-    "AggregationError",
-    "BrokerError",
-    "FormatError",
-    "ParameterError",
-    "PlanError",
-    "PublishError",
-    "SottoError",
-    "StoreError",
-    "UnknownMetricError",
-    "UnrelatedLevelsError",
-    "ValueTypeError",
-    "did_you_mean",
-    "install_hint",
-    "is_int",
-    "is_number",
-    "seconds_of",
-    "type_of",
-    "unboxed",
-    "wrong_type",
-]

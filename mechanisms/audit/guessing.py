@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bools, Floats, Ints, Words
 from mechanisms.errors import ParameterError
+from mechanisms.halving import turning
 from mechanisms.randomness import Source
 
 #: A tenth of the chains ranks the cells, and as many choose among views and events.
@@ -116,16 +117,13 @@ def provable(epsilon: float, guesses: int, false_alarm: float) -> float:
     >>> round(provable(1.0, 32_000, 1e-6 / 40), 2)
     1.09
     """
-    low, high = epsilon, 50.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        p = 1 / (1 + exp(-middle))
+
+    def unproved(loss: float) -> bool:
+        p = 1 / (1 + exp(-loss))
         right = int(guesses * p - 1.645 * sqrt(guesses * p * (1 - p)))
-        if loss_bound(right, guesses, 1 - false_alarm) > epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
+        return loss_bound(right, guesses, 1 - false_alarm) <= epsilon
+
+    return turning(unproved, epsilon, 50.0)[1]
 
 
 def fair_bits(n: int, source: Source) -> Bools:

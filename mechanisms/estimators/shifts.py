@@ -27,6 +27,7 @@ from scipy.special import ndtr
 from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.level_models import LevelModels, candidates
+from mechanisms.halving import turning
 
 #: The CUSUM's allowance, in standard deviations of a score: best for shifts of twice as much.
 ALLOWANCE = 1.0
@@ -87,11 +88,8 @@ def threshold_of(windows: float, *, learned: bool = False) -> float:
             f"windows between two false alarms must lie in [{LEAST_RUN:g}, {MOST_RUN:g}], "
             f"not {windows:g}"
         )
-    low, high, wanted = 0.0, 20.0, windows * (_LEARNING if learned else 1)
-    for _ in range(32):
-        middle = (low + high) / 2
-        low, high = (middle, high) if run_length(middle) < wanted else (low, middle)
-    return high
+    wanted = windows * (_LEARNING if learned else 1)
+    return turning(lambda threshold: run_length(threshold) < wanted, 0.0, 20.0, 32)[1]
 
 
 @dataclass(frozen=True)

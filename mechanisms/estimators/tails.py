@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Floats
+from mechanisms.halving import turning
 
-#: Halvings by which a bound is searched.
-_HALVINGS = 40
 #: An exponential factor of more is as good as infinite.
 _STEEPEST = 500.0
 
@@ -76,10 +75,7 @@ def sum_tail(groups: Sequence[tuple[float, float]], total: float) -> float:
         """Return the mean where a yes has become e**slope times as likely."""
         return sum(n * p / (p + (1 - p) * math.exp(-slope)) for n, p in groups if n and p)
 
-    least, most = 0.0, _STEEPEST
-    for _ in range(_HALVINGS):
-        slope = (least + most) / 2
-        least, most = (slope, most) if tilted(slope) < total else (least, slope)
+    least = turning(lambda slope: tilted(slope) < total, 0.0, _STEEPEST)[0]
     gained = sum(n * math.log1p(p * math.expm1(least)) for n, p in groups)
     return min(gained - least * total, 0.0)
 
@@ -103,7 +99,4 @@ def first_below(bound: Callable[[float], float], start: float, end: float, level
 
     It is ``end`` where the bound does not fall as low.
     """
-    for _ in range(_HALVINGS):
-        middle = (start + end) / 2
-        start, end = (middle, end) if bound(middle) > level else (start, middle)
-    return end
+    return turning(lambda at: bound(at) > level, start, end)[1]

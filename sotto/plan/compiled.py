@@ -43,7 +43,8 @@ from sotto.plan.checks import (
 )
 from sotto.plan.durations import duration_text
 from sotto.plan.fields import Fields, in_json, on_wire, written
-from sotto.plan.metric import CompiledMetric, Level
+from sotto.plan.metric import CompiledMetric as CompiledMetric
+from sotto.plan.metric import Level as Level
 from sotto.plan.segments import Attribute, Experiment, PlannedDecision, attributes_of, cells
 from sotto.plan.segments import problems as segment_problems
 
@@ -504,16 +505,3 @@ def _ceiling_problems(plan: CompiledPlan) -> list[str]:
             f"{amount(once)} that the permanent responses ({permanent}) and one period cost"
         )
     return problems
-
-
-__all__ = [
-    "FORMAT",
-    "MINIMUM_REPORTS",
-    "Ceilings",
-    "CompiledMetric",
-    "CompiledPlan",
-    "Level",
-    "canonical",
-    "check",
-    "fingerprint_of",
-]
