@@ -1,4 +1,4 @@
-"""Where a condition turns false."""
+"""The place at which a condition turns false, found by halving an interval."""
 
 from __future__ import annotations
 

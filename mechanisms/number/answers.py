@@ -1,4 +1,4 @@
-"""What the reports of a number say; from answers of one bit and from split bits, its estimates."""
+"""The estimates that reports of a number give, from answers of one bit and from split bits."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ThresholdQuestion:
 
 @frozen
 class BitQuestion:
-    """What is one of the ``size`` bits of the number, each sampled by its weight in the value?
+    """Is a bit of the number set, one of ``size`` that are sampled by their weight in the value?
 
     The number is rounded to the grid at random. Strata are bits, the most significant one first.
     """

@@ -68,7 +68,7 @@ _FINGERPRINT = b"sotto.fingerprint\0"
 
 @frozen
 class Ceilings:
-    """What a device may spend, in micro-epsilon, in one budget period and in its lifetime."""
+    """The most that a device may spend in a budget period and in its lifetime, in micro-epsilon."""
 
     period: int
     lifetime: int
