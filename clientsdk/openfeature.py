@@ -14,7 +14,7 @@ contexts are never looked at. Needs ``openfeature-sdk``, which the extra ``openf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from openfeature.evaluation_context import EvaluationContext
@@ -70,26 +70,14 @@ class SottoFeatureProvider(AbstractProvider):
 
         return self._resolved(flag_key, default_value, is_second)
 
-    def resolve_integer_details(
-        self, flag_key: str, default_value: int, evaluation_context: Context = None
-    ) -> FlagResolutionDetails[int]:
-        """Return the default: an arm is no number."""
-        return self._resolved(flag_key, default_value, lambda arms, arm: None)
-
-    def resolve_float_details(
-        self, flag_key: str, default_value: float, evaluation_context: Context = None
-    ) -> FlagResolutionDetails[float]:
-        """Return the default: an arm is no number."""
-        return self._resolved(flag_key, default_value, lambda arms, arm: None)
-
-    def resolve_object_details(
-        self,
-        flag_key: str,
-        default_value: Sequence[Any] | Mapping[str, Any],
-        evaluation_context: Context = None,
+    def _resolve_other_details(
+        self, flag_key: str, default_value: Any, evaluation_context: Context = None
     ) -> FlagResolutionDetails[Any]:
-        """Return the default: an arm is no object."""
+        """Return the default: an arm is no number and no object."""
         return self._resolved(flag_key, default_value, lambda arms, arm: None)
+
+    resolve_integer_details = resolve_float_details = _resolve_other_details
+    resolve_object_details = _resolve_other_details
 
     def _resolved(
         self, flag: str, default: Any, value_of: Callable[[Sequence[str], str], Any]
