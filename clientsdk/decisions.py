@@ -14,7 +14,7 @@ from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.store import claims, measures, permanent, reservoirs
 from clientsdk.store.accounts import tally_name
 from clientsdk.store.database import READ
-from clientsdk.store.panels import Panel
+from clientsdk.store.device_secrets import Panel
 from clientsdk.store.plans import made_once
 from clientsdk.store.store import Store
 from mechanisms.frozen import frozen, replace

@@ -26,9 +26,9 @@ from clientsdk.sending.lock import Pseudonym, Rest, SendLock, Wait
 from clientsdk.sending.tasks import FlushTask, SentElsewhereError, out_of_time
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
+from clientsdk.store.device_secrets import Identity
 from clientsdk.store.outbox import StoredChain
 from clientsdk.store.plans import made_once
-from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
 from mechanisms.frozen import NamedTuple

@@ -8,7 +8,7 @@ consent as a whole is given. Functions with a connection belong in a transaction
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from sqlite3 import Connection
 
@@ -162,15 +162,19 @@ def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None
             if tally_name(plan.plan, metric.name) in tallies
         ],
     )
-    _forget(connection, tallies)
-
-
-def _forget(connection: Connection, tallies: Iterable[str]) -> None:
-    """Forget reservoirs, counts, measures and permanent responses, but not that they were used."""
     for tally in tallies:
-        connection.execute(
-            "UPDATE reservoir SET due = 0, chain = x'', cost = 0 WHERE tally = ?", (tally,)
-        )
-        claims.abandon(connection, tally)
-        measures.erase(connection, tally)
-        permanent.erase(connection, tally)
+        forget(connection, tally)
+
+
+def forget(connection: Connection, tally: str | None = None) -> None:
+    """Forget reservoirs, counts, measures and permanent responses, all or those of one metric.
+
+    That they were used in this period is not forgotten.
+    """
+    connection.execute(
+        "UPDATE reservoir SET due = 0, chain = x'', cost = 0 WHERE ? IS NULL OR tally = ?",
+        (tally, tally),
+    )
+    claims.abandon(connection, tally)
+    measures.erase(connection, tally)
+    permanent.erase(connection, tally)

@@ -21,7 +21,7 @@ from sqlite3 import Connection, Cursor
 
 from clientsdk import draws
 from clientsdk.diagnostics import drop_locals
-from clientsdk.store import arms, schema
+from clientsdk.store import device_secrets, schema
 from clientsdk.store.outbox import StoredChain
 from mechanisms.exact import MICRO
 from mechanisms.frozen import NamedTuple
@@ -234,7 +234,7 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
     """
     try:
         metric = plan.metrics[row.metric]
-        with arms.random_bytes():
+        with device_secrets.random_bytes():
             source, chain, jitter = draws.for_chain(source, plan.resolution)
         state, mechanism = row.state[_NONCE:], metric.mechanism
         if metric.holds_response:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from itertools import repeat
 from sqlite3 import Connection, Cursor
 
-from clientsdk.store.pseudonyms import Identity
+from clientsdk.store.device_secrets import Identity
 from clientsdk.store.schema import NEVER
 from mechanisms.frozen import NamedTuple
 
@@ -181,11 +181,7 @@ def next_due(connection: Connection, after: int | None = None) -> int | None:
     return None if moment is None else int(moment)
 
 
-_KEPT = {
-    False: "SELECT period, value, NULL FROM pseudonym WHERE value <> x''",
-    True: "SELECT period, pseudonym, seed FROM signing WHERE 1",
-}
-_ALL_KEPT = (
+_KEPT = (
     "SELECT 0, period, value, NULL FROM pseudonym WHERE value <> x''"
     " UNION ALL SELECT 1, period, pseudonym, seed FROM signing"
 )
@@ -193,13 +189,12 @@ _ALL_KEPT = (
 
 def identities(connection: Connection) -> dict[tuple[int, bool], Identity]:
     """Return the identities that chains are sent under, by period and whether these sign."""
-    rows = connection.execute(_ALL_KEPT)
+    rows = connection.execute(_KEPT)
     return {(period, bool(signed)): Identity(*kept) for signed, period, *kept in rows}
 
 
 def identity(connection: Connection, period: int, *, signed: bool) -> Identity | None:
-    row = connection.execute(f"{_KEPT[signed]} AND period = ?", (period,)).fetchone()
-    return None if row is None else Identity(*row[1:])
+    return identities(connection).get((period, signed))
 
 
 def remember(connection: Connection, period: int, identity: Identity) -> None:

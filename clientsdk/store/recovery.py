@@ -15,7 +15,7 @@ from sqlite3 import Connection
 from clientsdk import diagnostics
 from clientsdk.outcomes import Consent
 from clientsdk.settings import Quota, lowered
-from clientsdk.store import damaged_files, outbox, panels, pseudonyms, rollback_guard, schema
+from clientsdk.store import damaged_files, device_secrets, outbox, rollback_guard, schema
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.rollback_guard import UNKNOWN, UNREADABLE, GuardRecord
 from clientsdk.store.store import Store
@@ -142,8 +142,8 @@ def _create(
             period,
         ),
     )
-    connection.execute("INSERT INTO secret VALUES (1, ?)", (pseudonyms.draw_secret(source),))
-    panels.create(connection, source)
+    connection.execute("INSERT INTO secret VALUES (1, ?)", (device_secrets.draw_secret(source),))
+    device_secrets.create_panel(connection, source)
 
 
 def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
@@ -210,8 +210,8 @@ def _reconcile(
         store.refusals.clear()
         if fresh or (found is not None and found.store != guard.identity):
             # The lost file may have had its turn in this cycle.
-            panels.begin_after(connection, store.period)
-            store.panel = panels.read(connection)
+            device_secrets.begin_after(connection, store.period)
+            store.panel = device_secrets.read_panel(connection)
     elif fresh and found is not None and found.budget == guard.budget:
         # Nothing was recorded yet, and what it was pinned to holds.
         store.pin(connection, _pinned(store, found))

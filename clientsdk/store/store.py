@@ -17,15 +17,12 @@ from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import Quota, lowered
 from clientsdk.store import (
     accounts,
-    arms,
     claims,
     consent_groups,
     damaged_files,
+    device_secrets,
     measures,
     outbox,
-    panels,
-    permanent,
-    pseudonyms,
     rollback_guard,
     schema,
 )
@@ -39,9 +36,9 @@ from clientsdk.store.database import (
     Transaction,
     TransactionAccess,
 )
+from clientsdk.store.device_secrets import Identity
 from clientsdk.store.outbox import Outbox, Recording, StoredChain
 from clientsdk.store.plans import Plans
-from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
 from clientsdk.store.schema import NEVER
 from mechanisms.frozen import replace
@@ -106,7 +103,7 @@ class Store:
         self.said: consent_groups.Said = {}
         self.ceilings: Ceilings = own
         self.identity = Identity(b"")
-        self.panel: panels.Panel
+        self.panel: device_secrets.Panel
         #: The secret by which an experiment's arm is known; empty if there is none.
         self.arm_secret = b""
         self.buffer: list[Recording] = []
@@ -285,7 +282,8 @@ class Store:
         ).fetchone()
         consents, *ceilings, period, owed, done = map(int, numbers)
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        panel, arm_secret = panels.read(connection), arms.read(connection)
+        panel = device_secrets.read_panel(connection)
+        arm_secret = device_secrets.read_arm(connection)
         self.accounts.refresh(connection, period)
         self._identify(connection, secret)
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
@@ -297,7 +295,9 @@ class Store:
         period, signed = self.accounts.period, self._signed
         kept = outbox.identity(connection, period, signed=signed)
         self.outbox.named = kept is not None
-        self.identity = kept or pseudonyms.identity(self._budget[0], period, secret, signed=signed)
+        self.identity = kept or device_secrets.identity(
+            self._budget[0], period, secret, signed=signed
+        )
 
     def add_chain(self, connection: Connection, chain: StoredChain) -> None:
         """Store a chain of this period, which is charged in the same transaction."""
@@ -349,11 +349,7 @@ class Store:
         if consent is not GIVEN:
             for table in ("chain", "pseudonym", "signing"):
                 connection.execute(f"DELETE FROM {table}")
-            # That a reservoir or a count was used in this period is not forgotten.
-            connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
-            claims.abandon(connection)
-            measures.erase(connection)
-            permanent.erase(connection)
+            consent_groups.forget(connection)
             self.forget_periods(connection)
             self.outbox.named = False
             self.erasure.schedule(connection)
@@ -365,7 +361,7 @@ class Store:
     def draw_arm(self, connection: Connection) -> None:
         """Have a secret for an experiment's arm where consent is given and the plan has one."""
         if self.agreed_to_any and self.plans.opened.experiment is not None:
-            self.arm_secret = arms.prepare(connection, self._source)
+            self.arm_secret = device_secrets.prepare_arm(connection, self._source)
 
     def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
         """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
@@ -445,15 +441,15 @@ class Store:
         """Begin a period, or go on with one: what was reserved in it once stays reserved."""
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
         self._answer_measures(connection, period, secret)
-        with arms.random_bytes():
-            secret = pseudonyms.advance(secret, self._source)
+        with device_secrets.random_bytes():
+            secret = device_secrets.advance(secret, self._source)
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")
         claims.forget(connection, period)
         if not self.agreed_to_any:
             # Kept while the pseudonym was: two arms under one would show the withdrawal.
-            arms.erase(connection)
+            device_secrets.erase_arm(connection)
             self.arm_secret = b""
         self.accounts.refresh(connection, period)
         self._identify(connection, secret)
@@ -474,7 +470,7 @@ class Store:
                 continue
             signed = plan.signed
             identity = outbox.identity(connection, row.period, signed=signed)
-            identity = identity or pseudonyms.identity(
+            identity = identity or device_secrets.identity(
                 plan.collector, row.period, secret, signed=signed
             )
             chain = measures.answer(plan, row, identity.pseudonym, self._source)

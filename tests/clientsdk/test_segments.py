@@ -12,7 +12,7 @@ from device_plans import START, VAST, metric, plan
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.preview import preview_file
-from clientsdk.store.arms import SECRET_BYTES
+from clientsdk.store.device_secrets import SECRET_BYTES
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError
 from sotto.plan.segments import cell_label

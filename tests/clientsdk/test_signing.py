@@ -24,7 +24,7 @@ from device_plans import (
 )
 
 from clientsdk import MemoryPublisher, Outcome
-from clientsdk.store import pseudonyms
+from clientsdk.store import device_secrets
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import PublishError
 from sotto.plan.registry import Registry
@@ -84,7 +84,7 @@ def test_the_derivation_is_the_agreed_one():
     secret = bytes(range(32))
     number = (-3).to_bytes(8, "little", signed=True)
     seed = hashlib.sha256(b"sotto.signature\0fleet.example\0" + number + secret).digest()
-    found = pseudonyms.identity("fleet.example", -3, secret, signed=True)
+    found = device_secrets.identity("fleet.example", -3, secret, signed=True)
     assert found.seed == seed
     key = Signer(seed).public_key
     committed = b"sotto.pseudonym.signed\0fleet.example\0" + number + key
@@ -95,8 +95,8 @@ def test_the_derivation_is_the_agreed_one():
 
 
 def test_an_unsigned_pseudonym_never_has_the_tag(monkeypatch):
-    monkeypatch.setattr(pseudonyms, "sha256", lambda data: b"\xed\x25\x19" + bytes(29))
-    assert pseudonyms.pseudonym("fleet.example", 0, bytes(32)) == b"\xec\x25\x19" + bytes(13)
+    monkeypatch.setattr(device_secrets, "sha256", lambda data: b"\xed\x25\x19" + bytes(29))
+    assert device_secrets.pseudonym("fleet.example", 0, bytes(32)) == b"\xec\x25\x19" + bytes(13)
 
 
 def test_every_message_is_accepted_by_an_aggregator():
@@ -221,7 +221,9 @@ def test_the_file_has_no_key_but_those_of_chains_and_of_its_period(path):
     with closing(sqlite3.connect(path)) as connection:
         ((secret,),) = connection.execute("SELECT value FROM secret").fetchall()
         period = connection.execute("SELECT period FROM device").fetchone()[0]
-    mine = Signer(pseudonyms.identity("fleet.example", period, secret, signed=True).seed).public_key
+    mine = Signer(
+        device_secrets.identity("fleet.example", period, secret, signed=True).seed
+    ).public_key
     assert seeds(path) == {}
     assert mine not in {key_of(message) for message in messages}
 

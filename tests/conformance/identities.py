@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from clientsdk.store import panels, pseudonyms
+from clientsdk.store import device_secrets
 from mechanisms import coins
 from mechanisms.number import grid
 from mechanisms.number.several import coin
@@ -44,11 +44,13 @@ def _ours(kind: str, given: dict[str, Any]) -> Any:
         string = given["string"].encode()
         return list(coins.bloom_positions(string, given["cohort"], given["hashes"], given["bits"]))
     if kind == "ratchet":
-        return pseudonyms.advance(_bytes(given["secret"]), GivenBits(_bytes(given["fresh"]))).hex()
+        return device_secrets.advance(
+            _bytes(given["secret"]), GivenBits(_bytes(given["fresh"]))
+        ).hex()
     if kind == "turn":
-        return panels.slot(_bytes(given["secret"]), given["panels"], given["cycle"])
+        return device_secrets.slot(_bytes(given["secret"]), given["panels"], given["cycle"])
     collector, period, secret = given["collector"], given["period"], _bytes(given["secret"])
-    found = pseudonyms.identity(collector, period, secret, signed=kind == "signed")
+    found = device_secrets.identity(collector, period, secret, signed=kind == "signed")
     if kind == "pseudonym":
         return found.pseudonym.hex()
     assert found.seed is not None

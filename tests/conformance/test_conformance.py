@@ -15,7 +15,7 @@ from clientsdk import client as client_module
 from clientsdk import draws as client_draws
 from clientsdk.publishers import http
 from clientsdk.sending import backoff, sender
-from clientsdk.store import outbox, panels, pseudonyms
+from clientsdk.store import device_secrets, outbox
 from clientsdk.store.accounts import Accounts
 from clientsdk.store.store import Store
 from mechanisms import coins
@@ -168,15 +168,15 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
     ),
     "the ratchet forgets the old secret": (
         "identities",
-        pseudonyms,
+        device_secrets,
         "advance",
-        lambda secret, source: pseudonyms.draw_secret(source),
+        lambda secret, source: device_secrets.draw_secret(source),
     ),
     "the turn is counted from the other end": (
         "identities",
-        panels,
+        device_secrets,
         "slot",
-        lambda secret, n, cycle, old=panels.slot: n - 1 - old(secret, n, cycle),
+        lambda secret, n, cycle, old=device_secrets.slot: n - 1 - old(secret, n, cycle),
     ),
     "a ceiling is reached and not passed": (
         "ledger",

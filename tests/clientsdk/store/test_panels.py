@@ -14,8 +14,8 @@ from device_plans import VAST, WEEK, metric, plan
 from scripts import start
 
 from clientsdk import Outcome
-from clientsdk.store import panels
-from clientsdk.store.panels import Panel, slot
+from clientsdk.store import device_secrets
+from clientsdk.store.device_secrets import Panel, slot
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
@@ -56,7 +56,7 @@ def panel_of(client):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_each_cycle_before_and_after_the_epoch_has_one_turn(size):
-    panel = Panel(b"s" * 32, panels.ALWAYS)
+    panel = Panel(b"s" * 32, device_secrets.ALWAYS)
     for cycle in range(-250, 750):
         periods = range(cycle * size, (cycle + 1) * size)
         assert [each for each in periods if panel.is_turn(size, each)] == [
@@ -116,7 +116,7 @@ print(*sorted(outcomes))
         accepted += map(int, numbers.split())
         assert set(outcomes.split()) <= {"accepted", "period_full", "not_in_panel"}
     with closing(sqlite3.connect(path)) as connection:
-        panel = panels.read(connection)
+        panel = device_secrets.read_panel(connection)
         (recorded,) = connection.execute("SELECT count(*) FROM ledger WHERE reserved > 0")
     # A process whose clock is behind records in the period of the file.
     assert len(accepted) == recorded[0] <= 4  # every draw: 52 / 13.

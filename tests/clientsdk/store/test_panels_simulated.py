@@ -19,7 +19,7 @@ from device_plans import HOUR, START, WEEK, metric, plan, reports
 from statistical import check_at_least, check_binomial, check_counts, check_variance
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
-from clientsdk.store import panels
+from clientsdk.store import device_secrets
 from clientsdk.testing import FakeClock
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
@@ -128,7 +128,7 @@ def windows(
     mechanism, source = PLAN.metrics[0].mechanism, SystemSource()
     rng = np.random.default_rng(11)
     slots = np.array(
-        [[panels.slot(each, panel, cycle) for cycle in range(cycles)] for each in secrets]
+        [[device_secrets.slot(each, panel, cycle) for cycle in range(cycles)] for each in secrets]
     )
     for period in range(panel * cycles):
         turn = slots[:, period // panel] == period % panel
@@ -246,7 +246,7 @@ def test_a_turn_that_stays_in_its_place_would_be_noticed(monkeypatch) -> None:
     places: dict[bytes, int] = {}
     # By turns, for every place to be one of a device that the attacker knows.
     still = lambda secret, n, cycle: places.setdefault(secret, len(places)) % n  # noqa: E731
-    monkeypatch.setattr(panels, "slot", still)
+    monkeypatch.setattr(device_secrets, "slot", still)
     right, tried = right_guesses([lived(number) for number in range(40)])
     assert right == tried
     with pytest.raises(AssertionError):

@@ -10,7 +10,7 @@ from device_plans import START, WEEK, metric, plan, reports
 from scripts import PRELUDE, run
 
 from clientsdk import Client, MemoryPublisher
-from clientsdk.store import pseudonyms
+from clientsdk.store import device_secrets
 from clientsdk.testing import FakeClock
 from mechanisms.testing import SeededSource
 
@@ -19,12 +19,12 @@ LADDER = [(500_000, 0)]
 
 def test_the_derivation_is_the_agreed_one():
     secret = bytes(range(32))
-    fresh = pseudonyms.draw_secret(SeededSource(5))
+    fresh = device_secrets.draw_secret(SeededSource(5))
     expected = hashlib.sha256(b"sotto.ratchet\0" + secret + fresh).digest()
-    assert pseudonyms.advance(secret, SeededSource(5)) == expected
+    assert device_secrets.advance(secret, SeededSource(5)) == expected
     number = (-3).to_bytes(8, "little", signed=True)
     expected = hashlib.sha256(b"sotto.pseudonym\0fleet.example\0" + number + secret).digest()
-    assert pseudonyms.pseudonym("fleet.example", -3, secret) == expected[:16]
+    assert device_secrets.pseudonym("fleet.example", -3, secret) == expected[:16]
 
 
 class Device:
