@@ -199,18 +199,6 @@ print(written())
     assert run(code, path).splitlines() == ["StoreError", "('given', 3)", "('withdrawn', 0)"]
 
 
-@pytest.mark.real_randomness
-@needs_limits
-@pytest.mark.parametrize("size", [256, 300])
-def test_a_guard_of_an_older_version_gets_its_room_at_the_next_start(path, size):
-    device(path).close()
-    beside = path.with_name("device.db-mark")
-    beside.write_bytes(beside.read_bytes()[:size])
-    run(WITHDRAWN, path)
-    assert beside.stat().st_size == 384
-    assert device(path).consent is Consent.WITHDRAWN
-
-
 @pytest.mark.parametrize("note", [b"\x01", b"SOTTOW", b"\0" * 100 + b"x"])
 def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
     device(path).close()

@@ -75,20 +75,6 @@ assert client.next_due() is None
     assert all(period.spent <= period.reserved for period in ledger.periods)
 
 
-@pytest.mark.real_randomness
-def test_a_ceiling_raised_elsewhere_ends_refusals_here(path):
-    code = """
-here = device(metric("one"), metric("two"))
-device(metric("one"), ceilings=(2, 1000)).close()
-assert here.record("one", "a") is Outcome.ACCEPTED
-assert here.record("two", "a") is Outcome.OVER_BUDGET
-wait(child(lambda: here.renew_consent()))
-here.flush()
-assert here.record("two", "a") is Outcome.ACCEPTED
-"""
-    run(code, path)
-
-
 # Forks.
 
 

@@ -14,7 +14,6 @@ from clientsdk.ledger import read_file
 from clientsdk.preview import preview_file
 from clientsdk.store.device_secrets import SECRET_BYTES
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import ParameterError
 from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
 
@@ -46,19 +45,6 @@ def cells(client):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "device.db"
-
-
-def test_a_device_of_a_plan_without_segments_sends_what_it_sent():
-    client = device(plan(metric("colour")), segments={})
-    client.record("colour", "a")
-    client.clock.advance(days=1)
-    client.flush()
-    assert {body[3] for _, body in client.publisher.messages} == {0}
-    assert client.ledger().pending[0].segment == ""
-    with pytest.raises(ParameterError):
-        client.set_segments({"os": "linux"})
-    with pytest.raises(ParameterError):
-        client.arm("onboarding")
 
 
 def test_people_see_what_is_sent_in_the_clear(path):
@@ -204,23 +190,6 @@ def test_another_process_sees_the_same_arm(path):
     other.withdraw_consent()
     assert client.arm("onboarding") is None
     os.close(read), os.close(write)
-
-
-@pytest.mark.real_randomness
-def test_a_process_that_dies_leaves_segment_and_arm_as_they_were(path):
-    compiled, clock = segmented(), FakeClock(START)
-    if (child := os.fork()) == 0:
-        client = device(compiled, state=path, clock=clock, segments={"os": "mac"})
-        client.record("colour", "a")
-        # Nothing is closed.
-        os._exit(0)
-    os.waitpid(child, 0)
-    client = device(compiled, state=path, seed=2, clock=clock, segments={"os": "linux"})
-    arm = client.arm("onboarding") or "none"
-    assert [each.segment for each in client.ledger().pending] == [f"os=mac,onboarding={arm}"]
-    clock.advance(days=9)
-    client.flush()
-    assert cells(client) == {f"os=mac,onboarding={arm}": 1}
 
 
 def test_a_mistake_about_segments_never_stops_an_app_that_asked_for_that(caplog):

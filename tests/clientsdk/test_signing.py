@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from device_plans import (
     CONSTANT,
-    DAY,
     START,
     WEEK,
     counted,
@@ -161,33 +160,6 @@ class Refusing(MemoryPublisher):
         if self.times:
             self.times -= 1
             raise PublishError("not now")
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_what_is_sent_again_is_the_same_bytes(path, again):
-    """After a failure, and by the next process: a signature is a function of what it signs."""
-    publisher = Refusing(2)
-    client = device(state=path, publisher=publisher)
-    for _ in range(3):
-        client.record("colour", "a")
-    client.clock.advance(hours=3)
-    for _ in range(3):
-        client.flush()
-        if again:
-            client.close()
-            client = device(state=path, publisher=publisher, clock=client.clock, seed=2)
-    first, second, third = sent_by(client)
-    assert first == second == third
-    # In the next period too, whose secret is another.
-    client.close()
-    publisher.times = 1
-    client = device(state=path, publisher=publisher, clock=client.clock, seed=3)
-    client.clock.now = START + WEEK + DAY
-    client.flush()
-    client.flush()
-    assert sent_by(client)[-1] == sent_by(client)[-2] != third
-    assert key_of(sent_by(client)[-1]) == key_of(third)
-    assert rejects(sent_by(client), client.plan) == []
 
 
 def test_a_message_that_has_more_rows_when_it_is_sent_again():

@@ -13,6 +13,7 @@ from publishing import WAYS
 from clientsdk import MemoryPublisher, Publisher
 from clientsdk.publishers import PUBLISHERS, is_buffered, publisher_of
 from sotto.errors import PublishError
+from sotto.wire.format import Row, encode_message
 
 #: Ways that a test can cut; a broker that dies is in tests/clientsdk/publishers and tests/kafka.
 CUT = WAYS.keys() - {"memory", "kafka"}
@@ -105,3 +106,17 @@ def test_a_log_has_the_path_of_its_url(form, tmp_path):
     publish(publisher)
     publisher.close()
     assert len(list(folder.iterdir())) == len(SENT)
+
+
+def two_pseudonyms() -> bytes:
+    rows = [Row(0, pseudonym(each), bytes(16), 0, b"x") for each in (1, 2)]
+    return encode_message(bytes(32), 0, [(0, rows)])
+
+
+@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"memory"}), indirect=True)
+def test_what_is_no_message_of_one_pseudonym_is_refused(way):
+    publisher, taken, _ = way
+    for sent, said in ((b"anything", "at least 40 bytes"), (two_pseudonyms(), "pseudonym, not 2")):
+        with pytest.raises(PublishError, match=said):
+            publisher.publish(0, sent)
+    assert taken([]) == []

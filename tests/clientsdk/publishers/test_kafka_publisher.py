@@ -24,7 +24,6 @@ from clientsdk import KafkaPublisher
 from clientsdk.publishers import kafka, kafka_connections
 from sotto.errors import ParameterError, PublishError
 from sotto.kafka import client_logs
-from sotto.wire.format import Row, encode_message
 
 SIZE = len(message(bytes(60)))
 #: Seconds that a busy machine may take longer; what is never given up takes for ever.
@@ -410,21 +409,6 @@ def test_connections_that_come_to_nothing_are_few(monkeypatch):
     assert len(set(threading.enumerate()) - before) == 2
     going_on.set()
     publisher.close()
-
-
-def two_pseudonyms():
-    rows = [Row(0, pseudonym(each), bytes(16), 0, b"x") for each in (1, 2)]
-    return encode_message(bytes(32), 0, [(0, rows)])
-
-
-@pytest.mark.parametrize(
-    ("sent", "said"),
-    [(b"anything", "at least 40 bytes"), (two_pseudonyms(), "one pseudonym, not 2")],
-)
-def test_what_is_no_message_of_one_pseudonym_is_refused_before_connecting(sent, said):
-    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
-    with pytest.raises(PublishError, match=said):
-        publisher.publish(0, sent)
 
 
 def wait_until(condition):

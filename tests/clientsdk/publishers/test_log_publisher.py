@@ -323,10 +323,3 @@ def test_a_full_disk_leaves_no_empty_partitions(tmp_path, monkeypatch):
         with pytest.raises(PublishError, match="opened"):
             publisher.publish(0, message())
     assert len(partitions(tmp_path)) == 1
-
-
-def test_what_is_no_message_of_one_pseudonym_is_refused(tmp_path):
-    publisher = EmbeddedLogPublisher(tmp_path / "log")
-    with pytest.raises(PublishError, match="one device"):
-        publisher.publish(0, b"anything")
-    assert not (tmp_path / "log").exists()

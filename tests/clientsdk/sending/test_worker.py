@@ -23,7 +23,7 @@ from slow_publishers import (
     wait_until_due,
 )
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Quota
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.sending import backoff, worker
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
@@ -107,16 +107,6 @@ def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
     assert [report.metric for report in reports(publisher.messages)] == [1]
 
 
-def test_a_recording_that_is_refused_starts_what_an_earlier_process_left(path):
-    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
-    with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
-        client.record("colour", "a")
-    publisher = Noting()
-    with device(publisher, state=path, compiled=compiled) as client:
-        assert client.record("colour", "a") is Outcome.PERIOD_FULL
-        publisher.wait_for(1)
-
-
 def test_nothing_is_started_without_consent_nor_where_nothing_is_to_be_sent_by_itself():
     client = Client(quick_plan(), state=NO_LIFETIME_BOUND, publisher=Noting())
     client.record("colour", "a")
@@ -191,23 +181,6 @@ def due_of_three(*times, **options):
     return client
 
 
-@pytest.mark.parametrize(
-    ("first", "age", "reason"), [(0, None, "late"), (5 * WEEK - DAY, 2 * 86_400, "overdue")]
-)
-def test_what_is_too_late_takes_the_rest_from_nobody(monkeypatch, first, age, reason):
-    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
-    with due_of_three(first, 6 * WEEK - DAY, 6 * WEEK, quota=Quota(age=age)) as client:
-        client.clock.now = START + 6 * WEEK + 4 * HOUR
-        errand = FlushTask(one_pseudonym=True, window=HOUR)
-        result = client._outgoing.flush(errand)
-        assert (result.sent, result.remaining, errand.rest) == (1, 1, 1800.0)
-        assert getattr(result.lapses, reason) == 1
-        assert alone(client) == (0, 1800.0)
-        client.clock.advance(minutes=30)
-        assert alone(client) == (1, 0.0)
-        assert len({report.pseudonym for report in reports(client.publisher.messages)}) == 2
-
-
 def test_what_is_urgent_goes_first_and_shortens_no_other_s_rest(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)
     for _ in range(10):
@@ -234,17 +207,6 @@ def test_a_client_of_a_finer_plan_keeps_to_the_rest(tmp_path):
         assert waits[0] == 1
         with SeededClient(fine, seed=2, **options) as other:
             assert alone(other, window=60_000) == (0, pytest.approx(waits[1]))
-
-
-@pytest.mark.usefixtures("hasty")
-def test_attempts_are_the_same_bytes_and_charged_once():
-    publisher = Failing(*(PublishError("no broker") for _ in range(4)))
-    compiled = quick_plan(metric("colour", ladder=[(500_000, 0), (1_000_000, DAY)]))
-    with device(publisher, compiled=compiled) as client:
-        client.record("colour", "a")
-        attempts = publisher.wait_for(5)
-    assert len(set(attempts)) == 1
-    assert len(counted(reports(publisher.messages), [compiled])) == 1
 
 
 def test_a_hint_of_the_receiver_is_heeded(monkeypatch):

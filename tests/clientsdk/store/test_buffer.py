@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from device_plans import START, VAST, counted, metric, plan, reports
 
-from clientsdk import Outcome, Quota
+from clientsdk import Outcome
 from clientsdk.store.store import BUFFERED
 from clientsdk.testing import FakeClock, SeededClient
 
@@ -64,18 +64,6 @@ def test_everything_sees_all_of_it(client, number):
     assert client.flush().sent == number + 12
     spent = counted(reports(client.publisher.messages), [client.plan])
     assert sum(spent.values()) == client.ledger().spent == client.ledger().reserved
-
-
-def test_the_quota_holds():
-    client = device(limit=100_000, quota=Quota(bytes=1 << 17))
-    taken = 0
-    while client.record("one", "a") is Outcome.ACCEPTED:
-        taken += 1
-    assert client.record("one", "a") is Outcome.STORE_FULL
-    assert client.ledger().reserved == taken * COST
-    assert client.stats().outbox_chains == taken
-    (pages,) = client._store.database.connection.execute("PRAGMA page_count").fetchone()
-    assert pages * 4096 < 1 << 18
 
 
 class Uncleared(list):

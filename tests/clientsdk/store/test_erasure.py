@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
+from device_plans import START, VAST, WEEK, Calling, metric, plan, raw
 
 from clientsdk import Consent, Outcome
 from clientsdk.ledger import ALL_METRICS
@@ -26,24 +26,8 @@ def device(path, *metrics, seed=1, **options):
     return SeededClient(compiled, seed=seed, state=path, **options)
 
 
-def secret_of(client):
-    with client._store.transaction(TransactionAccess.READ) as connection:
-        return connection.execute("SELECT value FROM secret").fetchone()[0]
-
-
 def ids(client):
     return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
-
-
-def test_delivered_chains_are_gone_after_the_flush(path):
-    client = device(path, metric("colour", "every", 300))
-    for _ in range(300):
-        client.record("colour", "a")
-    chains = ids(client)
-    client.clock.advance(days=8)
-    assert client.flush().sent == 300
-    content = raw(path)
-    assert not any(chain in content for chain in chains)
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -218,10 +202,6 @@ def test_a_reader_in_the_way_of_a_flush_delays_erasure_only(path, kind):
     client.clock.advance(hours=1)
     client.flush()
     assert not any(chain in raw(path) for chain in chains)
-
-
-def _disk_full(store, connection, consent):
-    raise sqlite3.OperationalError("database or disk is full")
 
 
 def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):

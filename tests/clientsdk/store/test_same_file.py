@@ -132,17 +132,6 @@ def test_a_file_that_is_no_longer_a_store_is_left_alone(path):
     assert path.read_bytes()[100:] == content[100:]
 
 
-@pytest.mark.parametrize("change", ["metric = 1", "metric = -1", "payloads = x'0000'"])
-def test_a_chain_that_does_not_fit_its_plan_lapses_alone(path, change):
-    client = device(path, metric("colour", "every", 9))
-    for _ in range(3):
-        client.record("colour", "a")
-    alter(path, f"UPDATE chain SET {change} WHERE id = (SELECT min(id) FROM chain)")
-    client.clock.advance(hours=3)
-    result = client.flush()
-    assert (result.sent, result.lapsed, result.remaining, result.error) == (2, 1, 0, None)
-
-
 def test_a_plan_that_cannot_be_read_holds_up_its_own_chains_only(path, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 2)
     old = device(path, metric("old", "every", 9))
