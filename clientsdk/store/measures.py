@@ -106,7 +106,7 @@ def response(
 
     Raises StoreError if the operating system gives no randomness, before it looks at ``used``.
     """
-    with arms.random_bytes():
+    with device_secrets.random_bytes():
         nonce = urandom(_NONCE)
         source, chain, _ = draws.for_chain(source, resolution)
     symbol = metric.encode(used)

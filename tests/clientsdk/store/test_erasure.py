@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, Calling, metric, plan, raw
+from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
 
 from clientsdk import Consent, Outcome
 from clientsdk.ledger import ALL_METRICS
