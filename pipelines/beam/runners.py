@@ -156,12 +156,19 @@ class Runner:
         >>> said = "Traceback ...\\nsotto.errors.AggregationError: no log [while running 'Read']"
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'
+
+        A list after a colon is given whole, as of options that a runner refuses.
+
+        >>> Runner().reason(ValueError("Pipeline has errors: \\nno bucket.\\nno project."))
+        'Pipeline has errors: no bucket. no project.'
         """
         if isinstance(error, grpc.RpcError):
             return "the job server has gone"
         text = str(error)
         raised = [match["text"] for match in _RAISED.finditer(text)]
-        chosen = raised[-1] if raised else text.strip().partition("\n")[0]
+        first, *rest = text.strip().splitlines() or [""]
+        told = " ".join([first.rstrip(), *rest]) if first.rstrip().endswith(":") else first
+        chosen = raised[-1] if raised else told
         return _STAGE.sub("", chosen) or type(error).__name__
 
 

@@ -161,6 +161,16 @@ def test_what_a_worker_raises_is_the_reason(log, tmp_path, monkeypatch):
 
 
 @pytest.mark.real_randomness
+def test_all_that_dataflow_refuses_is_the_reason(log, tmp_path):
+    """Google is not asked: the runner checks its options before."""
+    given = ("--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t")
+    with pytest.raises(AggregationError) as refused:
+        aggregate(log, tmp_path / "state", plans(), runner=Runner(given))
+    for reason in ("option: temp_location", "option: staging_location", "Invalid Project ID (p)"):
+        assert reason in str(refused.value)
+
+
+@pytest.mark.real_randomness
 def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypatch):
     def nowhere(*_: object) -> None:
         raise FileNotFoundError
