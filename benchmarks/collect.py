@@ -5,8 +5,6 @@ another. First as fast as it answers, over 256 connections; then at half that ra
 whether or not earlier ones are answered (open loop), where latency counts from the time at which a
 request was due; then at twice that rate over 1,000 connections, where the memory of the server
 must stay flat. CPU time a request is the server's own: what a core without other work would carry.
-Before that, what the disk takes to make a group of 16 kB durable, which no answer can be faster
-than.
 """
 
 from __future__ import annotations
@@ -200,22 +198,8 @@ def requests_of(port: int) -> list[bytes]:
     return found
 
 
-def _disk(folder: Path) -> list[float]:
-    """Return the seconds that appends of 16 kB take until they are on disk."""
-    taken = []
-    with (folder / "disk").open("wb", buffering=0) as file:
-        for _ in range(300):
-            begin = time.perf_counter()
-            file.write(bytes(16_384))
-            os.fsync(file.fileno())
-            taken.append(time.perf_counter() - begin)
-    return taken
-
-
 def _percentiles(seconds: list[float]) -> tuple[str, str]:
     """Return the 50th and the 99th, in ms."""
-    if len(seconds) < 2:
-        return "", ""
     order = statistics.quantiles(seconds, n=100)
     return f"{1e3 * order[49]:.1f}", f"{1e3 * order[98]:.1f}"
 
@@ -244,7 +228,6 @@ def main(arguments: list[str] | None = None) -> None:
     cpu = "server CPU, ms"
     table = Table("load<", "answered/s", "refused", cpu, "core", "p50, ms", "p99, ms", "memory, MB")
     with tempfile.TemporaryDirectory() as folder:
-        table.row("the disk", "", "", "", "", *_percentiles(_disk(Path(folder))), "")
         server = Server(Path(folder))
         time.sleep(2)
         try:

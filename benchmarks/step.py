@@ -116,7 +116,3 @@ def main() -> None:
         f"{state.nbytes / chains:.1f} B a chain in memory, {len(data) / chains:.1f} B stored "
         f"({len(data) / 1e6:.1f} MB)"
     )
-    print(
-        f"to_bytes {cpu_seconds(state.to_bytes) * 1e3:.1f} ms, "
-        f"from_bytes {cpu_seconds(lambda: State.from_bytes(data, plans)) * 1e3:.1f} ms"
-    )

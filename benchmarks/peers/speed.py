@@ -71,14 +71,11 @@ def _draw(symbol: object, mechanism: Mechanism) -> Work:
 
 
 def single() -> None:
-    """Time a draw of every mechanism that a peer also has."""
+    """Time a draw of mechanisms that a peer also has."""
     import diffprivlib.mechanisms as diffprivlib
     import opendp.prelude as dp
     from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Client
-    from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Client
-    from multi_freq_ldpy.pure_frequency_oracles.SS import SS_Client
-    from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Client
-    from pure_ldp.frequency_oracles import DEClient, LHClient, UEClient
+    from pure_ldp.frequency_oracles import DEClient
 
     dp.enable_features("contrib")
     bits = dp.m.make_randomized_response_bitvec(
@@ -93,8 +90,6 @@ def single() -> None:
     flip = dp.m.make_randomized_response_bool(prob=0.7310585786300049)
     category = dp.m.make_randomized_response(list(range(100)), prob=0.02672935376)
     direct = DEClient(1.0, 100, lambda value: value)
-    unary = UEClient(1.0, 128, True, lambda value: value)
-    hashed = LHClient(1.0, 1000, use_olh=True, index_mapper=lambda value: value)
     work: dict[str, dict[str, Work]] = {
         "binary response": {
             "sotto": _draw(1, one("grr", domain_size=2)),
@@ -111,20 +106,6 @@ def single() -> None:
         "RAPPOR, 128 bits, 2 hashes": {
             "sotto": _draw(STRING, one("rappor", 4_000_000, bits=128, hashes=2, cohorts=1)),
             "opendp": hashed_bits,
-        },
-        "OUE, 128 values": {
-            "sotto": _draw(5, one("oue", domain_size=128)),
-            "pure-ldp": lambda: unary.privatise(5),
-            "multi-freq-ldpy": lambda: UE_Client(5, 128, 1.0, True),
-        },
-        "OLH, 1000 values": {
-            "sotto": _draw(5, one("local_hashing", domain_size=1000, buckets=3)),
-            "pure-ldp": lambda: hashed.privatise(5),
-            "multi-freq-ldpy": lambda: LH_Client(5, 1000, 1.0),
-        },
-        "subset selection, 100 values": {
-            "sotto": _draw(5, one("subset", domain_size=100, subset_size=27)),
-            "multi-freq-ldpy": lambda: SS_Client(5, 100, 1.0),
         },
     }
     print("one value a call")
