@@ -1,7 +1,8 @@
 """Estimates that the counts of a window give of a metric, one by one.
 
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
-``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
+``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean``, ``cdf`` and, of the steps of a
+funnel, ``conversion`` of an ordinal metric;
 ``mean`` of each coordinate of a vector; ``string``, ``missing``, ``unexplained`` and
 ``false_names`` of a string metric; ``arm_share`` and ``difference`` of the arms of an experiment.
 ``display`` is a consistent value of what sums to one, to show: it stands beside the estimate, and
@@ -42,6 +43,8 @@ class Context:
         The plan's ``minimum_reports``: no part of the reports that is told apart has fewer.
     strata : int
         How many strata of a number's reports are told apart by their coins, at most.
+    funnel : bool
+        Whether the ordered symbols are the furthest of some steps.
     false_discovery_rate : float, optional
         By which candidates are called significant, in the place of a familywise error of 5 %.
     """
@@ -58,6 +61,7 @@ class Context:
     least: int = 1
     strata: int = MAX_STRATA
     false_discovery_rate: float | None = None
+    funnel: bool = False
 
     def number(self, scaled: float) -> str:
         """Return a number that was scaled to [0, 1] in its own range and unit, for people.

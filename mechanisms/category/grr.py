@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
@@ -79,5 +80,14 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
             from mechanisms.ordinal.estimates import ordinal_items
 
             shares = super().estimate(counts, context)
-            return ordinal_items(self, counts, context, shares)
+            items = ordinal_items(self, counts, context, shares)
+            return chain(items, self._conversions(counts, context)) if context.funnel else items
         return super().estimate(counts, context)
+
+    def _conversions(self, counts: Ints, context: Context) -> Iterator[Item]:
+        from mechanisms.estimators.ratios import conversions
+        from mechanisms.items import Item
+
+        found = conversions(counts.reshape(self.levels, -1), self.pairs())
+        for label, each in zip(context.labels[1:], found, strict=True):
+            yield Item("conversion", label, each)

@@ -42,7 +42,7 @@ ItemKey: TypeAlias = tuple[str, str]
 #: Estimates that have a value, by metric, start of the window and segment.
 _Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
 #: Kinds of estimates that are no averages over reports, or are made of tables together with such.
-FROM_TABLES = frozenset({"quantile", "cdf", "string", "unexplained", "false_names"})
+FROM_TABLES = frozenset({"quantile", "cdf", "conversion", "string", "unexplained", "false_names"})
 
 
 @dataclass(frozen=True)

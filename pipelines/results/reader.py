@@ -32,6 +32,7 @@ from pipelines.results.records import (
     Rejection,
     Window,
 )
+from pipelines.results.retention import RetentionRate, retention_of
 from pipelines.results.tables import ESTIMATES, HEALTH, META, OFFSETS, WINDOWS
 from pipelines.results.views import (
     METRIC,
@@ -211,6 +212,15 @@ class ResultsReader:
         """
         found = self.at_once(lambda reader: reader._parts(wanted))
         return [record for part in found for record in part.records()]
+
+    def retention(self, chosen: Chosen = Chosen()) -> list[RetentionRate]:
+        """Return what part of the devices that were new in a window came again, by age.
+
+        Of all metrics with the measure ``age`` that are chosen, in order of metric, segment, window
+        in which the devices were new, and age.
+        """
+        rates = self.at_once(lambda reader: (reader.plans(), reader.estimates(chosen)))
+        return list(retention_of(*rates))
 
     def compared(self, one: WindowRange, other: WindowRange) -> list[RangeComparison]:
         """Return how much estimates of one range or segment exceed those of the other.

@@ -90,8 +90,8 @@ class EstimateRecord(OfWindow):
     kind: Annotated[
         str,
         About(
-            "what is estimated: share, group, mean, missing, quantile, cdf, bit, string, "
-            "unexplained, arm_share, difference",
+            "what is estimated: share, group, mean, missing, quantile, cdf, conversion, bit, "
+            "string, unexplained, arm_share, difference",
             "share",
             key=True,
         ),

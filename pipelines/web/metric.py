@@ -84,7 +84,7 @@ def alarms(view: MetricView) -> Mapping[str, object] | None:
 
 def shares(view: MetricView) -> Mapping[str, object] | None:
     """Return shares of values and means of coordinates, as a chart and a table."""
-    rows = view.of_kind("share", "group")
+    rows = view.of_kind("share", "group", "conversion")
     label, unit = "share of reports", "share"
     if not rows:
         rows = view.of_kind("mean")

@@ -23,6 +23,7 @@ KINDS = {
     "quantile": "The value below which this part of the values lies. It is read off the estimated "
     "distribution, and depends on its shape near that value. Its interval covers at least what it "
     "says. Silent devices are not covered.",
+    "conversion": "The share of those who reached the step before that reached this one.",
     "cdf": "The share of values at or below a point. Of a number the curve is made to rise, which "
     "evens out noise and biases it where it was uneven; each point stands for a small part of the "
     "range. The band is of 95 % at each point, not for the whole curve at once, and does not cover "

@@ -222,6 +222,7 @@ class CompiledMetric:
             limit=self.limit,
             least=least,
             false_discovery_rate=self.false_discovery_rate,
+            funnel=self.measure is not None and self.measure.kind == "furthest",
         )
 
     @property

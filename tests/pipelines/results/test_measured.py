@@ -1,0 +1,109 @@
+"""Devices that measure, from their first use to conversions and retention in the results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from device_plans import WEEK
+from plan_texts import plan_head
+from report_logs import Sent, write
+from step_plans import HOUR
+
+from clientsdk.testing import FakeClock, SeededClient
+from pipelines.bounded.run import aggregate
+from pipelines.results.reader import ResultsReader
+from pipelines.results.retention import retention_of
+from sotto.plan.compile import parse_plan
+
+START = 2800 * WEEK
+#: At these epsilons hardly any answer is another than the truth.
+LAST = "{epsilon: 14}"
+REST = f"stored: true, window: 7d, ladder: [{LAST}]"
+METRICS = f"""\
+  age: {{type: ordinal, measure: {{age: 7d, up_to: 3}}, {REST}}}
+  checkout: {{type: ordinal, measure: {{furthest: [cart, paid]}}, {REST}}}
+  exports: {{type: ordinal, edges: [0, 1, 2], measure: {{count: export}}, {REST}}}
+  opened: {{type: boolean, measure: {{used: open}}, window: 7d, ladder: [{LAST}, {{epsilon: 15}}]}}
+"""
+PLAN = parse_plan(
+    plan_head("measured", (60, 6000), shards=1, minimum_reports=1).replace(
+        "metrics:", "segments: {os: [linux, mac]}\nmetrics:"
+    )
+    + METRICS
+).compile()
+DEVICES, WEEKS = 60, 4
+
+
+def lives() -> list[Sent]:
+    """Return what 60 devices send: all in a week, and of these half, a third, none of the next."""
+    sent = []
+    for number in range(DEVICES):
+        clock = FakeClock(START + HOUR)
+        client = SeededClient(
+            PLAN, seed=number, clock=clock, segments={"os": "linux" if number % 2 else "mac"}
+        )
+        for week in range(WEEKS):
+            clock.now = START + week * WEEK + HOUR
+            if number < DEVICES // (week + 1) and week < 3:
+                client.flush()
+                client.reach("checkout", ("none", "cart", "paid")[number % 3])
+                client.count("export", number % 3)
+                client.count("open", number % 2)
+            clock.now += 3 * HOUR
+            if week == 3 or number < DEVICES // (week + 1):
+                client.flush()
+                sent += [Sent(clock.now, data) for _, data in client.publisher.messages]
+                client.publisher.messages.clear()
+    return sent
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured")
+    aggregate(write(folder / "log", lives()), folder / "state", [PLAN])
+    return folder / "state"
+
+
+def test_retention_is_of_those_who_were_new(results: Path) -> None:
+    with ResultsReader.of_state(results) as reader:
+        found = reader.retention()
+    first = {
+        (each.segment, each.age): each for each in found if each.since.timestamp() == START / 1000
+    }
+    segments = {"", "os=linux", "os=mac"}
+    assert {segment for segment, _ in first} == segments
+    for segment in segments:
+        assert first[segment, 1].value == pytest.approx(1 / 2, abs=0.05)
+        assert first[segment, 2].value == pytest.approx(1 / 3, abs=0.05)
+        low, high = first[segment, 1].low, first[segment, 1].high
+        assert low is not None
+        assert high is not None
+        assert low <= 0.5 <= high
+    # The last age is open.
+    assert max(each.age for each in found) == 2
+
+
+def test_who_came_back_says_how_far_and_how_often(results: Path) -> None:
+    with ResultsReader.of_state(results) as reader:
+        rows = {
+            (row.metric, row.kind, row.item): row.value
+            for row in reader.estimates()
+            if row.window_start.timestamp() == START / 1000 and not row.segment
+        }
+    assert rows["checkout", "conversion", "cart"] == pytest.approx(2 / 3, abs=0.05)
+    assert rows["checkout", "conversion", "paid"] == pytest.approx(1 / 2, abs=0.05)
+    assert rows["exports", "share", "2 or more"] == pytest.approx(1 / 3, abs=0.05)
+    assert rows["opened", "share", "true"] == pytest.approx(1 / 2, abs=0.05)
+
+
+def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
+    with ResultsReader.of_state(results) as reader:
+        plans, rows = reader.plans(), reader.estimates()
+    none = [replace(row, value=0.0) if row.item == "0" else row for row in rows]
+    of_none = [each for each in retention_of(plans, none) if each.age == 1]
+    assert of_none
+    assert {each.value for each in of_none} == {None}
+    withheld = [replace(row, value=None, standard_error=None) for row in rows]
+    assert list(retention_of(plans, withheld)) == []
