@@ -1,10 +1,10 @@
-"""A client of an ASGI application in the same process, for GET requests."""
+"""A client of an ASGI application in the same process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -28,6 +28,58 @@ class Answer:
         return json.loads(self.body)
 
 
+async def exchange(
+    app: ASGIApp,
+    method: str,
+    path: str,
+    *body: bytes,
+    headers: Iterable[tuple[str, str]] = (),
+    pause: float = 0.0,
+    sent: list[Message] | None = None,
+) -> Answer:
+    """Make one request; ``path`` may have a query, and the parts of the body come one by one.
+
+    ``pause``: seconds after which more of a body that does not end is awaited. ``sent``: takes the
+    events of the answer as they are sent.
+    """
+    parts, events = list(body), [] if sent is None else sent
+
+    async def receive() -> Message:
+        if parts:
+            part = parts.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(parts or pause)}
+        await asyncio.sleep(pause)
+        return {"type": "http.request", "body": b"", "more_body": bool(pause)}
+
+    async def send(event: Message) -> None:
+        events.append(event)
+
+    route, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": route,
+        "raw_path": route.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
+        "server": ("127.0.0.1", 80),
+        "client": ("203.0.113.9", 4711),
+        "state": {},
+    }
+    await app(scope, receive, send)
+    return answer_of(events)
+
+
+def answer_of(events: Sequence[Message]) -> Answer:
+    """Return the answer that an application has sent."""
+    start, *rest = events
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    return Answer(start["status"], headers, b"".join(each.get("body", b"") for each in rest))
+
+
 def get(
     app: ASGIApp,
     path: str,
@@ -35,29 +87,5 @@ def get(
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """Make a GET request; ``path`` may have a query of its own."""
-    route, _, given = path.partition("?")
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(event: Message) -> None:
-        sent.append(event)
-
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": route,
-        "raw_path": route.encode(),
-        "query_string": (given or urlencode(query or {}, doseq=True)).encode(),
-        "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
-        "server": ("127.0.0.1", 80),
-        "client": ("127.0.0.1", 4711),
-        "state": {},
-    }
-    asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Answer(sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:]))
+    asked = f"{path}?{urlencode(query, doseq=True)}" if query else path
+    return asyncio.run(exchange(app, "GET", asked, headers=(headers or {}).items()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asgi_client import Answer, answer_of, exchange
 from made_documents import estimate_row, project, projection, window_row
 
 from pipelines.results.api import create_router
@@ -145,15 +145,6 @@ def app_of(url: str, access: Access | None = None) -> Any:
     return application(Site(reader, access), [create_router(reader, public=access.public)])
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a request was answered with; headers that come once."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-
 def ask(
     app: Any,
     path: str,
@@ -164,31 +155,8 @@ def ask(
 ) -> Answer:
     """Make one request of an ASGI application; a header's name has underscores."""
     given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    plain, _, query = path.partition("?")
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": plain,
-        "raw_path": plain.encode(),
-        "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-        "client": None,
-        "server": ("127.0.0.1", 8480),
-    }
     sent: list[Any] = []
-
-    async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Mapping[str, Any]) -> None:
-        sent.append(message)
-
     # What goes wrong is answered, and then raised for the server to log.
     with suppress(ValueError):
-        asyncio.run(app(scope, receive, send))
-    head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    content = b"".join(each.get("body", b"") for each in sent[1:])
-    return Answer(sent[0]["status"], head, content.decode())
+        asyncio.run(exchange(app, method, path, body, headers=given.items(), sent=sent))
+    return answer_of(sent)

@@ -8,6 +8,7 @@ import os
 from contextlib import asynccontextmanager
 
 import pytest
+from asgi_client import exchange as ask
 from device_plans import metric, plan
 from fastapi import FastAPI
 
@@ -42,52 +43,10 @@ class MemoryStore:
         self.closed = True
 
 
-class Answer:
-    """What a request was answered with."""
-
-    def __init__(self, status, headers, body) -> None:
-        self.status, self.headers, self.body = status, headers, body
-
-
 def message(shard=3, rows=1, fingerprint=PLAN.fingerprint) -> bytes:
     pseudonym = os.urandom(16)
     made = [Row(0, pseudonym, os.urandom(16), 0, b"\1") for _ in range(rows)]
     return encode_message(fingerprint, shard, [(0, made)])
-
-
-async def ask(app, method, path, *body, headers=(), pause=0.0, sent=None) -> Answer:
-    """Make one request of an ASGI application; the parts of the body come one by one."""
-    parts = list(body)
-    sent = [] if sent is None else sent
-
-    async def receive():
-        if parts:
-            part = parts.pop(0)
-            return {"type": "http.request", "body": part, "more_body": bool(parts or pause)}
-        await asyncio.sleep(pause)
-        return {"type": "http.request", "body": b"", "more_body": bool(pause)}
-
-    async def send(event):
-        sent.append(event)
-
-    route, _, query = path.partition("?")
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": route,
-        "raw_path": route.encode(),
-        "query_string": query.encode(),
-        "root_path": "",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
-        "server": ("collector", 80),
-        "client": ("203.0.113.9", 4711),
-        "state": {},
-    }
-    await app(scope, receive, send)
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Answer(sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:]))
 
 
 @asynccontextmanager
