@@ -11,6 +11,7 @@ import pytest
 from asgi_client import exchange as ask
 from device_plans import metric, plan
 from fastapi import FastAPI
+from memory_store import MemoryStore
 
 from pipelines.collector.application import application
 from pipelines.collector.commits import GroupCommit
@@ -24,23 +25,6 @@ from sotto.wire.format import Row, encode_message
 
 PLAN = plan(metric("colour"))
 REPORTS = "/v1/reports"
-
-
-class MemoryStore:
-    """Keeps the groups that it was given."""
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.groups: list[list[tuple[int, bytes]]] = []
-        self.failure = failure
-        self.closed = False
-
-    def write(self, messages) -> None:
-        if self.failure is not None:
-            raise self.failure
-        self.groups.append(list(messages))
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def message(shard=3, rows=1, fingerprint=PLAN.fingerprint) -> bytes:

@@ -6,33 +6,16 @@ import asyncio
 from collections import Counter
 
 import pytest
+from memory_store import MemoryStore
 from statistical import check_counts
 
 from pipelines.collector.commits import GroupCommit
 from sotto.errors import PublishError
 
 
-class Groups:
-    """A store that keeps the groups it was given."""
-
-    def __init__(self) -> None:
-        self.groups: list[list[tuple[int, bytes]]] = []
-        self.failure: Exception | None = None
-        self.tried = 0
-
-    def write(self, messages) -> None:
-        self.tried += 1
-        if self.failure is not None:
-            raise self.failure
-        self.groups.append(list(messages))
-
-    def close(self) -> None:
-        pass
-
-
 def test_the_order_within_a_group_is_random() -> None:
     """All orders of three messages are equally likely, also of two that came in one request."""
-    store = Groups()
+    store = MemoryStore()
 
     async def check() -> None:
         for _ in range(500):
@@ -47,7 +30,7 @@ def test_the_order_within_a_group_is_random() -> None:
 
 
 def test_closing_writes_what_waits() -> None:
-    store = Groups()
+    store = MemoryStore()
 
     async def check() -> None:
         commits = GroupCommit(store, 60)
@@ -71,7 +54,7 @@ def refused(commits: GroupCommit):
 
 
 def test_a_store_that_has_failed_is_left_alone_for_a_while() -> None:
-    store, warned = Groups(), []
+    store, warned = MemoryStore(), []
 
     async def check() -> None:
         commits = GroupCommit(store, 0.001, warned.append, pause=60)
@@ -100,7 +83,7 @@ def test_a_store_that_has_failed_is_left_alone_for_a_while() -> None:
 
 
 def test_a_warning_that_cannot_be_written_stops_nothing() -> None:
-    store = Groups()
+    store = MemoryStore()
 
     def full(_: str) -> None:
         raise OSError(28, "No space left on device")
@@ -118,7 +101,7 @@ def test_a_warning_that_cannot_be_written_stops_nothing() -> None:
 
 
 def test_one_who_goes_away_keeps_nobody_waiting() -> None:
-    store = Groups()
+    store = MemoryStore()
 
     async def check() -> None:
         commits = GroupCommit(store, 0.05)

@@ -6,14 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from html_pages import Html
 from invented_results import ask
 from moving_results import MovingResults, compiled
-from receiver import calling
+from receiver import calling, receiving
+from serving import wait_until
 
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.notifiers.base import NotificationError
@@ -100,38 +99,20 @@ def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_path):
-    arrived, received = threading.Event(), []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self):
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-            arrived.set()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}/hook"
-    (tmp_path / "alerts.yaml").write_text(f'notify: {{webhook: {{url: "{url}"}}}}')
     (tmp_path / "plan.json").write_bytes(compiled().to_json())
     command = [sys.executable, "-m", "sotto", "serve", "--port", "0", "--plan", "plan.json"]
     command += ["--database", "sqlite:///results.db", "--alerts", "alerts.yaml"]
     command += ["--kept", "alerts.json"]
-    try:
+    with receiving() as server:
+        url = f"http://127.0.0.1:{server.server_port}/hook"
+        (tmp_path / "alerts.yaml").write_text(f'notify: {{webhook: {{url: "{url}"}}}}')
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
             try:
-                assert arrived.wait(600)
+                wait_until(lambda: server.received)
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(600)
         assert process.returncode == 0
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    assert [each["data"]["item"] for each in received] == [NASTY]
-    assert received[0]["text"].startswith(f"colour {NASTY} rose from 0.2 by 0.3")
+    found = [json.loads(body) for _, _, body in server.received]
+    assert [each["data"]["item"] for each in found] == [NASTY]
+    assert found[0]["text"].startswith(f"colour {NASTY} rose from 0.2 by 0.3")
