@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from mechanisms.exact import MICRO
+from sotto.clocks import minute
 
 T = TypeVar("T")
 
@@ -83,7 +83,4 @@ def time_text(time: int) -> str:
     >>> time_text(1_370_044_800_000), time_text(1_370_045_700_000), time_text(1 << 62)
     ('2013-06-01', '2013-06-01 00:15', '4611686018427387904 ms')
     """
-    try:
-        return f"{datetime.fromtimestamp(time // 1000, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
-    except (OverflowError, ValueError, OSError):
-        return f"{time} ms"
+    return minute(time).removesuffix(" 00:00")

@@ -13,11 +13,11 @@ from operator import mul
 
 from mechanisms.arrays import Bytes, Floats, np
 from mechanisms.chains.chain import Prior
-from mechanisms.chains.symbols import StepChain, SymbolDraw
+from mechanisms.chains.symbols import StepChain, SymbolDraw, noise_step
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.exact import exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 
@@ -222,13 +222,7 @@ def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
             raise UnrelatedLevelsError(
                 f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
-        other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))
-        keep = GRAINS - (size - 1) * other
-        if not other < keep:
-            raise ParameterError(
-                f"level {number}: its epsilon is too small for {size} outputs and 64-bit thresholds"
-            )
-        step = SymbolDraw(size, keep, other)
+        step = noise_step(size, GRAINS * excess / (size * excess + bound - 1), number)
         steps.insert(0, step)
         rows, total = _through(rows, total, step), total * GRAINS
     return FiniteChain(strongest, tuple(steps))

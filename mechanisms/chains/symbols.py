@@ -251,7 +251,7 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
     smallest ``other`` for which the exact product stays within the weaker level's amount.
     """
     check_int("domain_size", size, 2, MAX_SYMBOLS)
-    draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), len(ladder))
+    draw = noise_step(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), len(ladder))
     steps = steps_below(size, draw.pair, ladder[:-1])
     return SymbolChain(size, draw, steps, all_levels(draw.pair, steps))
 
@@ -276,16 +276,17 @@ def steps_below(
             raise UnrelatedLevelsError(
                 f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
-        steps.insert(0, _draw(size, GRAINS * excess / (size * excess + bound - 1), number))
+        steps.insert(0, noise_step(size, GRAINS * excess / (size * excess + bound - 1), number))
         above = degraded(*above, steps[:1])
     return tuple(steps)
 
 
-def _draw(size: int, other: Fraction, number: int) -> SymbolDraw:
+def noise_step(size: int, other: Fraction, number: int) -> SymbolDraw:
+    """Return the step of level ``number`` that draws each other output by so many grains."""
     grains = ceil_fraction(other)
     keep = GRAINS - (size - 1) * grains
     if not grains < keep:
         raise ParameterError(
-            f"level {number}: its epsilon is too small for {size} symbols and 64-bit thresholds"
+            f"level {number}: its epsilon is too small for {size} outputs and 64-bit thresholds"
         )
     return SymbolDraw(size, keep, grains)

@@ -24,10 +24,8 @@ from sources import HighBits, exact_law
 from statistical import check_counts
 
 from mechanisms.base import Mechanism
-from mechanisms.chains.bits import BitChain, BitLadder
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.levels import Probabilities
 from mechanisms.registry import build, supports_constant
 from mechanisms.testing import SeededSource
 
@@ -96,15 +94,6 @@ def test_symbols_are_refreshed_by_their_law(symbol: int) -> None:
     expected = refreshed(chain_law(chain, 0))[symbol]
     law = exact_law(lambda source: tuple(chain.weaker(symbol, HighBits(source, 3))))
     assert law == expected
-
-
-@pytest.mark.parametrize("bits", [0, 1])
-def test_bits_are_refreshed_by_their_law(bits: int) -> None:
-    rungs = (Probabilities(Fraction(0), Fraction(0)),) * 3
-    ladder = BitLadder(7 << 61, 1 << 61, (1 << 62, 1 << 61), rungs)
-    chain = BitChain(1, (ladder,))
-    law = exact_law(lambda source: tuple(chain.weaker(bits, source)))
-    assert law == refreshed(chain_law(chain, 0))[bits]
 
 
 @every_spec

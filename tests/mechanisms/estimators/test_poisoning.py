@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -30,29 +31,29 @@ THREE = {
 LOOSE = {"hadamard3-three", "hadamard4-three", "vector-grid-three"}
 
 
+def repeated(laws, lower, upper, newest):
+    """The chance of two equal outputs, and that of all, by the output of a level."""
+    found = defaultdict(lambda: [0, 0])
+    for law in laws:
+        for outputs, chance in law.items():
+            found[outputs[newest]][0] += chance * (outputs[lower] == outputs[upper])
+            found[outputs[newest]][1] += chance
+    return found
+
+
 @pytest.mark.parametrize("name", THREE)
 def test_laws_are_those_of_the_chain(name):
     """Every pair of levels, every cell: the bounds hold for all inputs, and are met."""
     chain, inputs = THREE[name].chain, encodings(THREE[name])
     joint = [chain_law(chain, each) for each in inputs]
     for lower, upper in itertools.combinations(range(3), 2):
-        same: dict[int, list] = {}
-        for law in joint:
-            for outputs, chance in law.items():
-                found = same.setdefault(outputs[upper], [0, 0])
-                found[0] += chance * (outputs[lower] == outputs[upper])
-                found[1] += chance
+        same = repeated(joint, lower, upper, upper)
         kept = [float(equal / whole) for equal, whole in same.values() if whole]
         low, high = chain.repeats(lower, upper)
         assert min(kept) == pytest.approx(low, rel=1e-9)
         assert max(kept) == pytest.approx(high, rel=1e-9)
     for lower, upper, newest in [(0, 1, 1), (0, 1, 2), (0, 2, 2), (1, 2, 2)]:
-        given: dict[int, list] = {}
-        for law in joint:
-            for outputs, chance in law.items():
-                found = given.setdefault(outputs[newest], [0, 0])
-                found[0] += chance * (outputs[lower] == outputs[upper])
-                found[1] += chance
+        given = repeated(joint, lower, upper, newest)
         known = chain.kept(lower, upper, newest)
         for output, (equal, whole) in given.items():
             law = chain.repeats(lower, upper)[0] if known is None else known[output]
