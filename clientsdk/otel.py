@@ -49,6 +49,8 @@ _UNANSWERED = (Outcome.NO_CONSENT, Outcome.STORE_FULL, Outcome.BAD_CLOCK)
 _AMOUNTS = ("histogram", "gauge", "observable gauge", "observable up-down counter")
 #: Kinds of which each measurement can be one value of a category.
 _EVENTS = ("histogram", "gauge", "counter")
+#: Kinds that feed a measure, where they are others than those of a number.
+_MEASURED = {"count": ("counter",), "last": (*_AMOUNTS, "up-down counter")}
 
 
 class SottoMeterProvider(MeterProvider):
@@ -131,7 +133,7 @@ class SottoMeterProvider(MeterProvider):
             if problem:
                 _warn(metric, f"instrument {metric.otel.instrument} does not feed it: {problem}")
             elif self.client is not None:
-                taking.append(_take(self.client, metric))
+                taking.append(_take(self.client, metric, kind))
         return taking
 
     def _observe_with(
@@ -320,19 +322,43 @@ def _client_of_environment() -> Client | None:
 def _problem(metric: CompiledMetric, kind: str, unit: str) -> str:
     """Return why an instrument of a kind and unit cannot feed a metric; empty if it can."""
     category = metric.type == "category"
-    kinds = _EVENTS if category else _AMOUNTS
+    measure = metric.measure and metric.measure.kind
+    kinds = _EVENTS if category else _MEASURED.get(measure or "", _AMOUNTS)
     if kind not in kinds:
-        *most, last = kinds
         wanted = "a category" if category else f"a metric of type {metric.type}"
-        return f"{wanted} takes what a {', '.join(most)} or {last} measures, and no {kind}"
+        if measure in _MEASURED:
+            wanted = f"the measure {measure}"
+        listed = " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
+        return f"{wanted} takes what a {listed} measures, and no {kind}"
     if not category and unit and metric.unit and unit != metric.unit:
         return f"it measures in {unit!r}, and the plan says {metric.unit!r}"
     return ""
 
 
-def _take(client: Client, metric: CompiledMetric) -> Take:
+def _record(client: Client, metric: CompiledMetric, kind: str) -> Callable[[str, Any], Outcome]:
+    """Return what records, counts or adds up the amounts of an instrument of a kind."""
+    measure = metric.measure
+    if measure is not None and measure.kind == "count":
+        # A part of an event is none, and neither is what is no number.
+        return lambda name, amount: client.count(
+            measure.of, int(amount) if math.isfinite(amount) else 0
+        )
+    if kind != "up-down counter":
+        return client.record
+    lock, total = threading.Lock(), 0.0
+
+    def moved(name: str, amount: float) -> Outcome:
+        nonlocal total
+        with lock:
+            total += amount
+            return client.record(name, total)
+
+    return moved
+
+
+def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
     """Return what records a measurement as a metric's value, and raises nothing but interrupts."""
-    name, record = metric.name, client.record
+    name, record = metric.name, _record(client, metric, kind)
     attribute = metric.otel and metric.otel.attribute
     segments = [each for each, _ in client.plan.segments]
     #: No value of a domain is an empty text: the plan says what that becomes.

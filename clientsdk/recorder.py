@@ -57,6 +57,7 @@ class Recorder:
         self.segments: Mapping[str, str | None] = {}
         #: Whether the person is first to be asked: no measure begins then.
         self.held_back = False
+        self._responds = any(metric.holds_response for metric in plan.measured)
         #: Period, day, step and number of the consent of the last use that measures know of.
         self._attended: tuple[int, ...] | None = None
         #: Uses that are to be written, by tally, and the last of each that is: the number of the
@@ -143,7 +144,7 @@ class Recorder:
         written again when a client starts, in each step of the resolution, and ``closing``.
         """
         store, plan = self._store, self._plan
-        responds = any(metric.holds_response for metric in plan.measured)
+        responds = self._responds
         if not plan.measured or self.held_back or (closing and not responds):
             return
         step = now // plan.resolution if responds else 0

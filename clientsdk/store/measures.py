@@ -63,7 +63,7 @@ def amount(metric: CompiledMetric, value: Any) -> Amount:
     """Return what a value adds to a measure; ValueTypeError for a wrong type, as ``encode``."""
     measure = metric.measure
     assert measure is not None
-    if measure.method == "count":
+    if measure.kind in ("count", "days", "used"):
         if not is_int(value):
             raise ValueTypeError(f"{measure.of!r} is counted with an int; got {type_of(value)}")
         times: int = min(max(value, 0), _MOST)

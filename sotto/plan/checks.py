@@ -122,18 +122,21 @@ def _otel_problems(metric: CompiledMetric) -> list[str]:
     if source is None:
         return []
     measure = metric.measure
-    if measure is not None and (measure.method != "record" or measure.of != metric.name):
-        return [": otel feeds a measure only by recording under the metric's own name"]
+    named = measure is None or (measure.method == "record" and measure.of == metric.name)
+    if not named and measure is not None and measure.kind != "count":
+        return [
+            ": otel feeds a count, or a measure of what is recorded under the metric's own name"
+        ]
     problems = []
     if not re.fullmatch(_INSTRUMENT, source.instrument):
         problems.append(
             f": otel: instrument {source.instrument!r} must be the name of an instrument: letters, "
             "digits, '_', '.', '-' and '/', at most 255, a letter first"
         )
-    numeric = metric.type in ("number", "ordinal") and metric.domain is None
+    numeric = metric.numeric
     if not numeric and metric.type != "category":
         problems.append(
-            ": otel feeds a number, an ordinal with a range or a category, "
+            ": otel feeds a number, an ordinal with a range or edges, or a category, "
             f"not {_named(metric.type)}"
         )
     elif numeric and source.attribute is not None:

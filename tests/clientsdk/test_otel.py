@@ -37,13 +37,14 @@ from sotto.plan.compile import parse_plan
 FLEETS, TIMES, PERIODS = 60, 80, 20
 MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
 COMMON = "window: 28d, ladder: [{epsilon: 6}], repeat: {every: 100}"
+ONCE = "window: 7d, ladder: [{epsilon: 26}]"
 DURATION = "type: number, range: [0, 40], unit: ms, outside: clip"
 
 
-def plan(*lines, more=""):
+def plan(*lines, more="", rest=COMMON):
     head = plan_head("measured", (100_000, 200_000), expires="2036-12-31")
     text = head.replace("metrics:", f"{more}metrics:") + "".join(
-        f"  {line[:-1]}, {COMMON}}}\n" for line in lines
+        f"  {line[:-1]}, {rest}}}\n" for line in lines
     )
     return parse_plan(text).compile()
 
@@ -502,3 +503,45 @@ def test_a_thread_asks_observables_also_in_the_child_of_a_fork(tmp_path, monkeyp
                 os._exit(not found)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert asked.wait(60)
+
+
+MEASURES = plan(
+    "clicks: {type: ordinal, edges: [0, 1, 3, 9], measure: {count: click}, stored: true, "
+    "otel: {instrument: app.clicks}}",
+    "open: {type: ordinal, edges: [0, 2, 4], missing: true, measure: {last: open}, stored: true, "
+    "otel: {instrument: app.open}}",
+    rest=ONCE,
+)
+
+
+def test_counters_are_counted_and_their_sums_are_last_values():
+    device = SeededClient(MEASURES, seed=1)
+    meter = SottoMeterProvider(device).get_meter("app")
+    clicks, tabs = meter.create_counter("app.clicks"), meter.create_up_down_counter("app.open")
+    for amount in (1, 2, 1.9, float("inf"), float("nan")):
+        clicks.add(amount, {"button": MARK})
+    for amount in (4, 1, -3):
+        tabs.add(amount)
+    device.clock.advance(days=8)
+    device.flush()
+    device.clock.advance(hours=3)
+    device.flush()
+    said = {each.metric: each.meaning.strip("'") for each in reported(device)}
+    assert said == {"clicks": "3 to 8", "open": "2 to 3"}
+
+
+@pytest.mark.parametrize(
+    ("create", "instrument", "said"),
+    [
+        (
+            "histogram",
+            "clicks",
+            "the measure count takes what a counter measures, and no histogram",
+        ),
+        ("counter", "open", "or up-down counter measures, and no counter"),
+    ],
+)
+def test_another_instrument_feeds_no_measure(create, instrument, said, caplog):
+    device = SeededClient(MEASURES, seed=1)
+    getattr(SottoMeterProvider(device).get_meter("app"), f"create_{create}")(f"app.{instrument}")
+    assert said in caplog.text

@@ -98,7 +98,7 @@ def test_numbers_fall_into_the_bins_between_edges():
         (f"{NUMBER}, missing: true, measure: {{sum: load}}", "a sum is never missing"),
         (f"{NUMBER}, measure: {{last: load}}", "needs missing: true"),
         (f"{NUMBER}, measure: {{count: 'a b'}}", "must be a name"),
-        (f"{NUMBER}, measure: {{count: a}}, otel: {{instrument: a}}", "by recording under"),
+        (f"{NUMBER}, measure: {{days: a}}, otel: {{instrument: a}}", "otel feeds a count, or"),
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(metric, problem):
