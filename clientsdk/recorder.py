@@ -13,7 +13,6 @@ from clientsdk.consent import ConsentKeeper
 from clientsdk.decisions import (
     BEGUN,
     Decisions,
-    Measurement,
     Occurrence,
     RecordingTerms,
     Repetition,
@@ -126,15 +125,18 @@ class Recorder:
             if isinstance(decided, int):
                 store.add_chain(connection, self._draw(terms.metric, symbol, now))
                 store.accounts.reserve(store.database.cursor, terms.tally, decided, terms.cost)
-                decided = ACCEPTED
-            elif not isinstance(decided, Outcome):
-                self._carry_out(connection, terms, decided, symbol, now)
-                decided = ACCEPTED
-        if store.erasure.owed > owed:
-            # The log still has the secret from which older pseudonyms could be computed, or a
-            # chain that was displaced.
-            store.erasure.scrub(compact=False)
-        return decided
+            elif isinstance(decided, ReservoirEntry):
+                # A chain that is not kept is drawn like one that is.
+                chain = self._draw(terms.metric, symbol, now)
+                self._sample(connection, terms, decided, chain)
+            elif isinstance(decided, Repetition):
+                self._repeat(connection, terms, decided, symbol, now)
+            elif isinstance(decided, Occurrence):
+                self._count(connection, terms, decided, symbol)
+        # The log still has the secret from which older pseudonyms could be computed, or a chain
+        # that was displaced.
+        store.scrub_since(owed)
+        return decided if isinstance(decided, Outcome) else ACCEPTED
 
     def attend(self, now: int, *, closing: bool = False) -> None:
         """Begin the measures of a period at the first use in it, and note a day of use.
@@ -272,22 +274,6 @@ class Recorder:
                 return decided
             chain = self._draw(terms.metric, symbol, now)
             return ACCEPTED if store.add_buffered(terms.tally, decided, terms.cost, chain) else None
-
-    def _carry_out(
-        self,
-        connection: Connection,
-        terms: RecordingTerms,
-        decided: ReservoirEntry | Repetition | Occurrence | Measurement,
-        symbol: Symbol,
-        now: int,
-    ) -> None:
-        if isinstance(decided, ReservoirEntry):
-            # A chain that is not kept is drawn like one that is.
-            self._sample(connection, terms, decided, self._draw(terms.metric, symbol, now))
-        elif isinstance(decided, Repetition):
-            self._repeat(connection, terms, decided, symbol, now)
-        elif isinstance(decided, Occurrence):
-            self._count(connection, terms, decided, symbol)
 
     def _sample(
         self,

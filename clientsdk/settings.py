@@ -204,14 +204,8 @@ class Settings:
         ``environ`` and errors are as for :meth:`from_environment`. A ``simulated`` device is
         nobody's: only variables that begin with ``SOTTO_`` switch it off.
         """
-        environment = _read(_NOTHING_SET, environ, {}, privacy=True)
+        environment = _read(Settings(), environ, {}, privacy=True)
         disabled = self.disabled or self.switched_off_by(environ, simulated=simulated) is not None
-        if (
-            environment is _NOTHING_SET
-            and disabled is self.disabled
-            and self.ceiling_period is None
-        ):
-            return self
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
@@ -553,6 +547,3 @@ def checked_time(at: float | datetime | None, now: int) -> int:
     if not abs(seconds) < _MILLISECONDS:
         raise ParameterError(f"at must be {expected}; it seems to be in milliseconds")
     return round(seconds * 1000)
-
-
-_NOTHING_SET = Settings()

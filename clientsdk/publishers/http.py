@@ -133,14 +133,14 @@ class HttpPublisher(Unshared):
                 self._lock.release()
 
     def _post(self, body: bytes, deadline: float) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            request = self._attempt(connection, body, deadline)
-            if request.status or request.given_up:
-                self._conclude(request)
-                return
-            # The collector has closed it since.
-        self._conclude(self._attempt(self._collector.connection(), body, deadline))
+        kept, self._connection = self._connection, None
+        request = None if kept is None else self._attempt(kept, body, deadline)
+        if request is None or not (request.status or request.given_up):
+            # There was no connection, or the collector has closed it since.
+            request = self._attempt(self._collector.connection(), body, deadline)
+        request.require_success()
+        if request.connection.sock is not None:
+            self._connection, self._used = request.connection, time.monotonic()
 
     def _get(self, path: str, most: int, deadline: float) -> bytes:
         """Return the first bytes, ``most``, of what the collector has at a path.
@@ -174,12 +174,6 @@ class HttpPublisher(Unshared):
         from clientsdk.publishers.http_requests import Request
 
         return Request(connection, method, self._collector.path + path, body, headers, most)
-
-    def _conclude(self, request: Request) -> None:
-        """Keep the connection of a request that has succeeded; raise for any other."""
-        request.require_success()
-        if request.connection.sock is not None:
-            self._connection, self._used = request.connection, time.monotonic()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -12,7 +12,7 @@ from clientsdk.consent import ConsentKeeper
 from clientsdk.lifecycle import no_fork
 from clientsdk.outcomes import FlushResult
 from clientsdk.recorder import Recorder
-from clientsdk.sending.tasks import FlushTask, out_of_time, start_call
+from clientsdk.sending.tasks import BackgroundCall, FlushTask, out_of_time
 from clientsdk.sending.worker import Worker
 from clientsdk.stats import OutcomeTally
 from clientsdk.store import idle, outbox
@@ -94,8 +94,12 @@ class Outgoing:
         if seconds is None:
             return self.flush(FlushTask(patience=LOCK_PATIENCE))
         task = FlushTask(seconds, patience=math.inf)
-        call = start_call(lambda: self.flush(task))
-        if call is not None and call.wait(seconds):
+        try:
+            call = BackgroundCall(lambda: self.flush(task))
+        except RuntimeError:
+            # No thread can be started: nothing is sent now.
+            return self.sender.unfinished(self._now(), task)
+        if call.wait(seconds):
             result: FlushResult = call.result()
             return result
         return self.sender.unfinished(self._now(), task)

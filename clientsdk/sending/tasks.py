@@ -37,20 +37,6 @@ class FlushTask:
     flush early.
     """
 
-    __slots__ = (
-        "again",
-        "backs_off",
-        "lapses",
-        "one_pseudonym",
-        "patience",
-        "rest",
-        "sent",
-        "slack",
-        "through",
-        "until",
-        "window",
-    )
-
     def __init__(
         self,
         seconds: float = math.inf,
@@ -108,14 +94,6 @@ class BackgroundCall:
             self._error = error
         finally:
             self._ended.set()
-
-
-def start_call(work: Callable[[], object]) -> BackgroundCall | None:
-    """Start ``work`` in a thread; return None if no thread can be started."""
-    try:
-        return BackgroundCall(work)
-    except RuntimeError:
-        return None
 
 
 def out_of_time() -> PublishError:

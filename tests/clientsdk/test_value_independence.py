@@ -447,13 +447,13 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
         "counter": "ItemCounter",
         "outcome": "Outcome",
         **dict.fromkeys(("now", "cost", "lifetime"), "int"),
+        # Whether the file may be looked at for another process's consent.
+        "look": "bool",
     }
     for function in functions(decisions):
         given = function.args
-        assert (given.vararg, given.kwarg, given.kwonlyargs, given.posonlyargs) == (
-            None, None, [], []
-        )  # fmt: skip
-        for each in given.args:
+        assert (given.vararg, given.kwarg, given.posonlyargs) == (None, None, [])
+        for each in given.args + given.kwonlyargs:
             annotation = None if each.annotation is None else ast.unparse(each.annotation)
             assert allowed[each.arg] == annotation, (function.name, each.arg)
     names = {
