@@ -71,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipelines.results import printed
-    from pipelines.sinks.sql import Results, of_state
     from pipelines.web.watching import JobWatch
 
     with reader_of(args) as reader:
@@ -81,11 +80,10 @@ def run(args: argparse.Namespace) -> int:
             return _print_range(args, reader, wanted)
         if args.experiment:
             return _print_effects(args, reader)
-    chosen = printed.EstimateChoice(
-        args.metric, args.window, args.collector, args.by, args.segment, args.under
-    )
-    with Results(args.database or of_state(args.state), create=False) as results:
-        rows, alarms = chosen.read(results)
+        chosen = printed.EstimateChoice(
+            args.metric, args.window, args.collector, args.by, args.segment, args.under
+        )
+        rows, alarms = chosen.read(reader)
     if args.format == "table":
         lines = printed.table(rows, everything=args.all, alarms=alarms, under=args.under)
         print("\n".join(lines))

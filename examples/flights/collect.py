@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results
 
 from .findings import Comparison, WindowSeries
@@ -33,7 +34,7 @@ class Collected:
     @classmethod
     def read(cls, truth: Truth, database: str) -> Collected:
         with Results(database) as results:
-            return cls(truth, results.estimates())
+            return cls(truth, results.table(ESTIMATES))
 
     @cached_property
     def _index(self) -> dict[tuple[str, int, str, str], Row]:

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.results.reader import ResultsReader
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results
 from pipelines.web.rendering import write_static_file
 from sotto.errors import ParameterError
@@ -159,8 +160,8 @@ def aggregate_all(demo: Demo, inputs: Inputs) -> Aggregated:
         )
         if day is not None:
             with Results(demo.database) as results:
-                watched = [results.estimates(each[0], WATCHED_START) for each in WATCHED_ESTIMATES]
-            rows.append([row for each in watched for row in each])
+                found = results.table(ESTIMATES)
+            rows.append([row for row in found if row["window_start"] == WATCHED_START])
         if day == STOPS[-1]:
             audited = books.audit_of(demo.state, plan, MISBEHAVIOUR)
     return Aggregated(runs, rows, audited)

@@ -5,23 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import groupby
 from typing import Any, TypeAlias
 
 from mechanisms.estimate import forged
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
-from mechanisms.items import OF_EXPERIMENTS, Method
-from pipelines.results.fields import fields_of, milliseconds
+from mechanisms.items import OF_EXPERIMENTS
+from pipelines.results.fields import fields_of, milliseconds, moment
+from pipelines.results.range_windows import key_of
+from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
+    Alarm,
     ArmEffect,
     EstimateRecord,
+    MetricRecord,
     OfRange,
     RangeComparison,
     RangeEstimate,
 )
-from pipelines.results.tables import ALARMS, ESTIMATES
-from pipelines.results.views import ENDS
-from pipelines.sinks.sql import Results
+from pipelines.results.tables import ESTIMATES
+from pipelines.results.views import VIEW_ESTIMATES
 from sotto.columns import aligned, time_text
 from sotto.errors import ParameterError
 
@@ -40,7 +44,6 @@ _EFFECT_HEADS = (
 )
 _RANGE_HEADS = ("", "estimate", "95 % interval", "reports", "windows", "method")
 _DIFFERENCE_HEADS = ("", "estimate", "against", "difference", "95 % interval", "found from", "")
-_BIASED = frozenset(each.value for each in Method if each.biased)
 
 
 @dataclass(frozen=True)
@@ -63,32 +66,37 @@ class EstimateChoice:
         more = () if self.under is None else _UNDER
         return [*ESTIMATES.columns.keys(), "biased", *more]
 
-    def read(self, results: Results) -> tuple[list[Row], dict[Window, list[str]]]:
+    def read(self, reader: ResultsReader) -> tuple[list[Row], dict[Window, list[str]]]:
         """Return the rows, in the database's order, and what alarms say of their windows.
 
         Raises ParameterError if there are results, but none of the metric or the segment.
         """
-        found = results.estimates(self.metric, self.window, self.collector)
+        since = None if self.window is None else moment(self.window)
+        until = since and since + timedelta(milliseconds=1)
+        asked = Chosen(self.collector, metric=self.metric, since=since, until=until)
+        found = [_stored(row) for row in reader.page(VIEW_ESTIMATES, asked).rows]
         if self.metric and not found:
-            _check_metric(self.metric, results.estimates())
-        chosen = [row for row in found if _chosen(str(row["segment"]), self.by, self.segment)]
-        rows = [_without_ends(row) for row in chosen]
+            _check_metric(self.metric, reader.metrics())
+        rows = [row for row in found if _chosen(str(row["segment"]), self.by, self.segment)]
         if found and not rows and (self.by or self.segment):
             raise ParameterError(_no_such_segment(found, self.by, self.segment))
         if self.under is not None:
             rows = [{**row, **_under(row, self.under)} for row in rows]
-        return rows, _of_windows(results.table(ALARMS), rows)
+        return rows, _of_windows(reader.alarms(), rows)
 
 
-def _without_ends(row: Row) -> Row:
-    """Return a row; one of a biased method has no interval."""
-    biased = row["method"] in _BIASED
-    return {**row, **(dict.fromkeys(ENDS) if biased else {}), "biased": biased}
+def _stored(row: Sequence[Any]) -> Row:
+    """Return a row of the view of estimates under the names that tables have, ``biased`` last."""
+    found = {
+        each.stored: bool(value) if each.kind == "boolean" and value is not None else value
+        for each, value in zip(fields_of(EstimateRecord), row, strict=True)
+    }
+    return found | {"biased": found.pop("biased")}
 
 
-def _check_metric(name: str, everything: Sequence[Row]) -> None:
+def _check_metric(name: str, known: Sequence[MetricRecord]) -> None:
     """Refuse a metric without results where others have some."""
-    names = sorted({str(row["metric"]) for row in everything})
+    names = sorted({each.metric for each in known})
     if names and name not in names:
         raise ParameterError(
             f"--metric: no results of '{name}'; there are results of {', '.join(names)}"
@@ -112,12 +120,13 @@ def _window(row: Row) -> Window:
     return tuple(row[name] for name in ("collector", "plan", "version", "metric", "window_start"))
 
 
-def _of_windows(alarms: Sequence[Row], rows: Sequence[Row]) -> dict[Window, list[str]]:
+def _of_windows(alarms: Sequence[Alarm], rows: Sequence[Row]) -> dict[Window, list[str]]:
     """Return what alarms say of windows, of those that estimates are of."""
     found: dict[Window, list[str]] = {_window(row): [] for row in rows}
     for alarm in alarms:
-        if (window := _window(alarm)) in found:
-            found[window].append(f"{alarm['message']} (check of {alarm['kind']})")
+        window = (*key_of(alarm), milliseconds(alarm.window_start))
+        if window in found:
+            found[window].append(f"{alarm.message} (check of {alarm.kind})")
     return found
 
 

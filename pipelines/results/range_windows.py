@@ -15,7 +15,7 @@ from itertools import groupby, product
 from typing import TypeAlias
 
 from pipelines.results.fields import milliseconds, moment
-from pipelines.results.records import EstimateRecord, Window
+from pipelines.results.records import OfWindow, Window
 from sotto.columns import time_text
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -232,7 +232,7 @@ class _Metric:
         return " or ".join(each)
 
 
-def key_of(window: Window | EstimateRecord) -> MetricKey:
+def key_of(window: OfWindow) -> MetricKey:
     return window.collector, window.plan, window.version, window.metric
 
 

@@ -160,25 +160,9 @@ class Results(Database):
             while some := list(islice(documents, _AT_ONCE)):
                 rows.write_documents(connection, rows.newer(connection, some))
 
-    def estimates(
-        self, metric: str | None = None, at: int | None = None, collector: str | None = None
-    ) -> list[dict[str, object]]:
-        """Return estimates in order, of all segments; of a metric, a time in ms, a collector."""
-        order = ("collector", "plan", "version", "metric", "window_start", "segment", "position")
-        columns = tables.ESTIMATES.c
-        query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
-        if metric is not None:
-            query = query.where(columns.metric == metric)
-        if at is not None:
-            query = query.where(columns.window_start <= at).where(at < columns.window_end)
-        if collector is not None:
-            query = query.where(columns.collector == collector)
-        return self._rows(query)
-
     def table(self, table: sql.Table) -> list[dict[str, object]]:
-        return self._rows(sql.select(table).order_by(*table.primary_key.columns))
-
-    def _rows(self, query: sql.Select[tuple[object, ...]]) -> list[dict[str, object]]:
+        """Return all rows of a table of results, by its key, as they are stored."""
+        query = sql.select(table).order_by(*table.primary_key.columns)
         try:
             with self.engine.connect() as connection:
                 schema.read_as_null(connection)

@@ -32,6 +32,7 @@ from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from pipelines.bounded.run import aggregate
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results, of_state
 from sotto.design.description import what_reports_show
 from sotto.design.metric import Goal, design
@@ -130,7 +131,7 @@ def test_it_goes_from_the_plan_to_the_estimates(plan: CompiledPlan, tmp_path: Pa
     log = write(tmp_path / "log", list(sent(plan, values)))
     assert aggregate(log, tmp_path / "state", [plan]).rejects == {}
     with Results(of_state(tmp_path / "state")) as results:
-        rows = {str(row["item"]): row for row in results.estimates()}
+        rows = {str(row["item"]): row for row in results.table(ESTIMATES)}
     assert rows.keys() == set(COLOURS)
     found, errors = ([rows[name][key] for name in COLOURS] for key in ("value", "standard_error"))
     truth = [values.count(name) / DEVICES for name in COLOURS]

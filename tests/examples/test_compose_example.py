@@ -10,6 +10,7 @@ from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.testing import FakeClock
 from examples.compose.__main__ import PLAN, send
 from pipelines.bounded.run import aggregate
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results, of_state
 from sotto.errors import PublishError
 from sotto.plan.compile import load_plan
@@ -47,6 +48,6 @@ def test_estimates_come_of_it(tmp_path: Path) -> None:
     publisher.close()
     aggregate(tmp_path / "log", tmp_path / "state", [plan])
     with Results(of_state(tmp_path / "state")) as results:
-        found = results.estimates("theme")
+        found = [row for row in results.table(ESTIMATES) if row["metric"] == "theme"]
     assert {row["item"] for row in found} >= {"light", "dark", "high-contrast"}
     assert all(row["n"] == 50 for row in found)

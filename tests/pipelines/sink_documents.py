@@ -98,4 +98,6 @@ def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:
     with Results(url, create=False) as results:
-        return {(row["window_start"], row["item"]): row["value"] for row in results.estimates()}
+        return {
+            (row["window_start"], row["item"]): row["value"] for row in results.table(ESTIMATES)
+        }

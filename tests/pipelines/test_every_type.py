@@ -15,6 +15,7 @@ from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.database import WatchedResults
 from pipelines.results.reader import ResultsReader
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results, of_state
 from sotto.plan.metric import TYPES
 
@@ -45,7 +46,7 @@ def state(sent, tmp_path_factory):
 def rows(state):
     found: dict[str, dict[tuple[str, str], dict[str, object]]] = {}
     with Results(of_state(state)) as results:
-        for row in results.estimates():
+        for row in results.table(ESTIMATES):
             key = str(row["kind"]), str(row["item"])
             found.setdefault(str(row["metric"]), {})[key] = row
     return found

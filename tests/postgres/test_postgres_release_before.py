@@ -11,6 +11,7 @@ from local_postgres import LocalPostgres
 
 from pipelines.bounded.run import aggregate
 from pipelines.results.reader import ResultsReader
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.directory import StateDirectory
@@ -46,7 +47,7 @@ def test_results_are_kept_and_continued(url: sql.URL, tmp_path: Path) -> None:
         assert {(each.metric, each.window_start, each.segment) for each in reader.windows()} == (
             earlier
         )
-        assert {row["complete"] for row in results.estimates()} == {None}
+        assert {row["complete"] for row in results.table(ESTIMATES)} == {None}
         assert reader.newest_estimates(["share"], 2)
     aggregate(EmbeddedLog(log), state, [], url)
     with ResultsReader(url, state) as reader:

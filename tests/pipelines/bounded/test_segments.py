@@ -10,7 +10,7 @@ from report_logs import Sent, write
 
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
-from pipelines.results.tables import WINDOWS
+from pipelines.results.tables import ESTIMATES, WINDOWS
 from pipelines.sinks.sql import Results, of_state
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def results(tmp_path_factory):
     found = aggregate(log, state, [PLAN], candidates=words)
     assert found.rejects == {}
     with Results(of_state(state)) as database:
-        yield database.table(WINDOWS), database.estimates()
+        yield database.table(WINDOWS), database.table(ESTIMATES)
 
 
 def attributes(segment: object) -> dict[str, str]:

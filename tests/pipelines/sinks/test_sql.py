@@ -13,7 +13,7 @@ from made_documents import estimate_row, projection
 from sink_documents import TABLES, small_window
 
 from pipelines.results import tables
-from pipelines.results.tables import QUARANTINE, WINDOWS
+from pipelines.results.tables import ESTIMATES, QUARANTINE, WINDOWS
 from pipelines.sinks import rows as written_rows
 from pipelines.sinks.sql import Projection, Results, SqlSink, of_state
 from sotto.errors import AggregationError
@@ -67,7 +67,7 @@ def content(database: Results) -> dict[str, list[dict[str, object]]]:
 def test_what_is_projected_is_there(database):
     database.project(first())
     assert database.projected("tests.example", "mine") == 3
-    known, unknown = database.estimates()
+    known, unknown = database.table(ESTIMATES)
     assert (known["value"], known["standard_error"], known["low"], known["high"]) == (
         0.25,
         None,
@@ -87,7 +87,7 @@ def test_changed_windows_are_replaced_and_others_left(database):
         quarantine=[],
     )
     database.project(later)
-    assert [(r["window_start"], r["item"], r["revision"]) for r in database.estimates()] == [
+    assert [(r["window_start"], r["item"], r["revision"]) for r in database.table(ESTIMATES)] == [
         (0, "red", 1),
         (10, "blue", 5),
     ]
@@ -136,7 +136,7 @@ def test_runs_of_several_collectors_share_a_database(database):
     assert database.projected("tests.example", "mine") == 3
     for name, was in before.items():
         assert [row for row in found[name] if row["collector"] == "tests.example"] == was
-    assert [row["value"] for row in database.estimates(collector="theirs.example")] == [0.75]
+    assert [row["value"] for row in found["stored_estimates"] if row["value"] == 0.75] == [0.75]
     assert len(found["quarantine"]) == 2
 
 
@@ -156,7 +156,7 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
         with refused:
             run.projected("tests.example", "mine")
         with refused:
-            run.estimates()
+            run.table(ESTIMATES)
     with SqlSink(f"sqlite:///{file}") as sink, refused:
         sink.offsets("reports-estimates", "id")
     with closing(sqlite3.connect(file)) as connection:
@@ -183,15 +183,6 @@ def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
     assert database.projected("tests.example", "mine") == 4
 
 
-def test_estimates_are_found_by_metric_and_time(database):
-    database.project(first())
-    assert len(database.estimates("colour")) == 2
-    assert database.estimates("shape") == []
-    assert [row["window_start"] for row in database.estimates(at=9)] == [0]
-    assert [row["window_start"] for row in database.estimates("colour", 10)] == [10]
-    assert database.estimates(at=20) == []
-
-
 def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
     with pytest.raises(AggregationError, match="cannot be used"):
         Results("no url")
@@ -207,7 +198,7 @@ def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
         Results(f"sqlite:///{tmp_path / 'empty.db'}", create=False) as database,
         pytest.raises(AggregationError, match="no such table"),
     ):
-        database.estimates()
+        database.table(ESTIMATES)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
