@@ -26,6 +26,8 @@ examples:
       also say what is not counted yet, and what is wrong with the job
   sotto serve --state build/state --kafka localhost:9092 --topic reports-e1-p8
       likewise of a job that reads a topic, and which partitions are silent
+  sotto serve --state build/state --boards boards.yaml --notes notes.yaml
+      also pages of several charts, and releases marked on the axes
   sotto serve --state build/state --alerts alerts.yaml
       also look for figures that move, show them, and tell who should know
 """
@@ -59,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_listen(parser, PORT)
     add("--site NAME", "the name under which a proxy on this machine serves the page")
     add("--token-file FILE", "a token of 20 characters or more; made and printed if left out")
+    add("--boards FILE", "pages of several charts, and who may embed charts (YAML)")
+    add("--notes FILE", "releases and other notes to mark on axes; the API adds to it (YAML)")
     add("--public", "ask for no token, and show only what is meant for the public")
     what = "watch figures, and tell who should know when they move (YAML): sotto alerts --help"
     options.add_alerts(parser, what)
@@ -68,9 +72,11 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.collector.limits import Limits
     from pipelines.http.server import serve
     from pipelines.results.api import create_router
+    from pipelines.results.notes import Notes
     from pipelines.web import charts
     from pipelines.web.access import access_of
     from pipelines.web.application import HEADERS, Site, application
+    from pipelines.web.boards import load_boards
     from pipelines.web.watching import looking
 
     options.quiet_libraries()
@@ -84,8 +90,13 @@ def run(args: argparse.Namespace) -> int:
             f"--state expects the folder of a job; got {args.state}, which is none: pages stay "
             "empty until a job makes it; if none will, give another"
         )
-    site = Site(reader, access, args.state, watch, job_watch)
-    app = application(site, [create_router(reader, public=access.public)], options.warn)
+    boards = None if args.boards is None else load_boards(args.boards)
+    notes = None if args.notes is None else Notes(args.notes)
+    if notes is not None:
+        notes.read()
+    site = Site(reader, access, args.state, watch, job_watch, boards, notes)
+    router = create_router(reader, public=access.public, notes=notes)
+    app = application(site, [router], options.warn)
 
     def ready(url: str) -> None:
         print(f"{url}/", flush=True)

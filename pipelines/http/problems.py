@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fastapi import Response
+from fastapi import Request, Response
+from starlette.exceptions import HTTPException
 
 _MEDIA_TYPE = "application/problem+json"
 #: An answer's content as OpenAPI describes it.
@@ -28,6 +29,17 @@ def problem(status: int, title: str, headers: Mapping[str, str]) -> Response:
     """Return a problem document (RFC 9457)."""
     body = json.dumps({"title": title, "status": status})
     return Response(body, status, headers, _MEDIA_TYPE)
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """Return the body of a request; HTTPException if it has more bytes than that."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise HTTPException(413, f"What is sent is too long: it may have {most:,} bytes.")
+        parts.append(part)
+    return b"".join(parts)
 
 
 class Faults:

@@ -3,7 +3,8 @@
 Answers are JSON, CSV, Parquet or Arrow, by ``?format=`` or ``Accept``. Rows come in pages, in the
 order of their keys: a page has a link to the next one. An answer has an ``ETag`` that changes with
 the results, so that one who asks again with ``If-None-Match`` is answered 304 at the cost of one
-small query. A refusal is a problem document (RFC 9457). Nothing can be changed here.
+small query. A refusal is a problem document (RFC 9457). Nothing can be changed here but notes on
+the axis of time, which can be added.
 """
 
 from __future__ import annotations
@@ -21,13 +22,22 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+from starlette.concurrency import run_in_threadpool
 
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered, has_already
-from pipelines.http.problems import problem
+from pipelines.http.problems import body_of, problem
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.fields import milliseconds, moment
+from pipelines.results.notes import NOTE_BYTES, Notes, TimeNote
 from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import Chosen, Page, ResultsReader
@@ -247,7 +257,9 @@ _QUERIES = {
 }
 
 
-def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
+def create_router(
+    reader: ResultsReader, *, public: bool = False, notes: Notes | None = None
+) -> APIRouter:
     """Return the routes of ``/api/v1``.
 
     Parameters
@@ -256,6 +268,8 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     public : bool
         Whether the health of the jobs, budgets and rejections are left out: they are for those who
         operate the collection.
+    notes : Notes, optional
+        Marked on axes of time; the public cannot add to it.
     """
     router = APIRouter(prefix="/api/v1", route_class=_Route, tags=["results"])
     add = partial(_add, router, reader, KeptAnswers(_KEPT))
@@ -279,6 +293,8 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     def plans(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
         return _document(request, "plans", [_plan(each) for each in reader.plans()])
 
+    if notes is not None:
+        _add_notes(router, notes, public=public)
     if not public:
 
         @router.head("/health", include_in_schema=False)
@@ -292,6 +308,31 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
             return _document(request, "collectors", [_health(each) for each in reader.health()])
 
     return router
+
+
+def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
+    """Add the routes that read notes and, but for the public, add one."""
+
+    @router.get("/notes", operation_id="notes", summary="notes on the axis of time, by time")
+    def read(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
+        return _document(request, "notes", [each.model_dump(mode="json") for each in notes.read()])
+
+    if public:
+        return
+
+    @router.post("/notes", operation_id="add_note", summary="add a note", status_code=201)
+    async def add(request: Request) -> Response:
+        # A page of another site can send other types without asking.
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            raise RefusedError(415, "a note must be sent as application/json")
+        try:
+            note = TimeNote.model_validate_json(await body_of(request, NOTE_BYTES))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the note"
+            raise RefusedError(422, f"{where}: {first['msg']}") from None
+        await run_in_threadpool(notes.add, note)
+        return Response(note.model_dump_json(), 201, media_type="application/json")
 
 
 def _add(

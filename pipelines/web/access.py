@@ -42,6 +42,12 @@ SECURITY_HEADERS = {
 }
 
 
+def embedding(origins: Sequence[str]) -> str:
+    """Return the policy of a chart that pages of these origins may show inside of theirs."""
+    policy = SECURITY_HEADERS["content-security-policy"]
+    return policy.replace("frame-ancestors 'none'", f"frame-ancestors {' '.join(origins)}")
+
+
 def token_of(path: Path) -> str:
     """Return the token in a file.
 

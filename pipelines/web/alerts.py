@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from mechanisms.arrays import Floats
@@ -36,7 +35,7 @@ class Moved(NamedTuple):
     expected: str
     ends: str
     told: list[str]
-    chart: Markup | None
+    chart: charts.Chart | None
     model: str
 
 
@@ -143,7 +142,7 @@ def _told(alert: Alert) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _chart(judgement: Judgement) -> tuple[Markup | None, str]:
+def _chart(judgement: Judgement) -> tuple[charts.Chart | None, str]:
     """Return a figure's windows, raw and smoothed, and the model's name; kept by identity."""
     series, line = judgement.series, smoothed(judgement)
     if line is None:
@@ -169,7 +168,7 @@ def _chart(judgement: Judgement) -> tuple[Markup | None, str]:
         charts.days(axes, starts, 5, "window from")
 
     title = f"{series.figure.name}, window by window, raw and smoothed"
-    return charts.chart(title, draw, height=230), line.model
+    return charts.Chart(title=title, draw=draw, height=230), line.model
 
 
 def _raw(

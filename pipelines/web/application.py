@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -25,15 +26,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
-from pipelines.http.problems import Faults, problem
+from pipelines.http.problems import Faults, body_of, problem
 from pipelines.results.database import NoResultsError, UnreadableError
+from pipelines.results.notes import Notes
 from pipelines.results.reader import ResultsReader
-from pipelines.web import rendering, views
-from pipelines.web.access import SECURITY_HEADERS, Access
+from pipelines.web import charts, rendering, views
+from pipelines.web.access import SECURITY_HEADERS, Access, embedding
 from pipelines.web.alerts import standing
-from pipelines.web.pages import METRIC, PAGES, PLAN, SitePage
+from pipelines.web.boards import BoardsFile
+from pipelines.web.pages import BOARD, METRIC, OVERVIEW, PAGES, PLAN, SitePage
 from pipelines.web.snapshot import MetricKey, ResultsSnapshot
-from pipelines.web.views import MetricView, PageView, PlanView, RangeQuery
+from pipelines.web.views import (
+    BoardView,
+    MetricView,
+    OverviewView,
+    PageView,
+    PlanView,
+    RangeQuery,
+)
 from pipelines.web.watching import JobWatch
 from sotto.errors import SottoError
 
@@ -66,6 +76,10 @@ class Site:
         What looks for alerts.
     job_watch : JobWatch, optional
         What looks at the job.
+    boards : BoardsFile, optional
+        Pages of several charts, and who may embed charts.
+    notes : Notes, optional
+        Marked on axes of time.
     """
 
     def __init__(
@@ -75,8 +89,12 @@ class Site:
         state: Path | None = None,
         watch: AlertWatch | None = None,
         job_watch: JobWatch | None = None,
+        boards: BoardsFile | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self.access = access
+        self.boards = boards or BoardsFile()
+        self._notes = notes
         self._job_watch = job_watch
         self._reader = reader
         self._state = state
@@ -93,7 +111,8 @@ class Site:
                 folder = self._state / "plans"
                 stamps = sorted((each.name, each.stat().st_mtime_ns) for each in folder.iterdir())
         moved = [each.id for each in standing(self._watch)]
-        text = f"{self._reader.revision()} {stamps} {self.problems} {moved}"
+        noted = None if self._notes is None else self._notes.stamp
+        text = f"{self._reader.revision()} {stamps} {self.problems} {moved} {noted}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -108,27 +127,37 @@ class Site:
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
                 self._snapshot = ResultsSnapshot(
-                    self._reader, revision, self._state, self._watch, self._job_watch
+                    self._reader,
+                    revision,
+                    self._state,
+                    self._watch,
+                    self._job_watch,
+                    [] if self._notes is None else self._notes.read(),
+                    self.boards.boards,
                 )
             return self._snapshot
 
-    def html(
-        self, page: SitePage, view: Callable[[ResultsSnapshot], PageView], *what: object
-    ) -> bytes:
-        """Return a page, made anew where it is not kept.
+    def made(self, asked: AskedPage, *form: str, write: Callable[[PageView], bytes]) -> bytes:
+        """Return what is written of a page's view, made anew where it is not kept.
 
-        ``what``: of which thing it is. Raises BusyError if many wait for a page to be made; one
-        that is kept waits for none.
+        ``form``: which form of the page it is. Raises BusyError if many wait for answers to be
+        made; one that is kept waits for none.
         """
         snapshot = self.snapshot()
+        known = (asked.page.name, *asked.what, *form)
 
         def make() -> Answer:
-            leave = self.access.token is not None
-            made = rendering.make(page, view(snapshot))
-            return Answer(rendering.served_page(made, leave=leave).encode())
+            return Answer(write(asked.view(snapshot)))
 
-        known = (page.name, *what)
-        return self._kept.get(snapshot.revision, known, make, keep=page.kept).body
+        return self._kept.get(snapshot.revision, known, make, keep=asked.page.kept).body
+
+
+class AskedPage(NamedTuple):
+    """A page, its view of some results, and the parts of its address that make it another one."""
+
+    page: SitePage
+    view: Callable[[ResultsSnapshot], PageView]
+    what: tuple[object, ...] = ()
 
 
 def application(
@@ -149,18 +178,41 @@ def application(
     access, links = site.access, rendering.ServedLinks()
     faults = Faults(warn, "web page")
 
-    def page_of(page: SitePage) -> Callable[[Request], Response]:
-        def show(request: Request) -> Response:
+    def page_of(page: SitePage) -> Callable[[Request], AskedPage]:
+        def asked(request: Request) -> AskedPage:
             if access.public and not page.public:
                 raise HTTPException(404)
-            html = site.html(page, lambda snapshot: PageView(snapshot, links, access.public))
-            return answered(request, html, "text/html")
+            return AskedPage(page, lambda snapshot: PageView(snapshot, links, access.public))
 
-        return show
+        return asked
 
-    def metric(request: Request) -> Response:
+    def overview(request: Request) -> AskedPage:
+        find = request.query_params.get("find", "").strip()[:80]
+        part = request.query_params.get("part", "1")
+        at = int(part) if re.fullmatch("[1-9][0-9]{0,3}", part) else 1
+
+        def view(snapshot: ResultsSnapshot) -> PageView:
+            return OverviewView(snapshot, links, access.public, find=find, part=at)
+
+        return AskedPage(OVERVIEW, view, (find, at))
+
+    def board(request: Request) -> AskedPage:
+        name = request.path_params["board"]
+        for each in site.boards.boards:
+            if each.name == name:
+                found = each
+                break
+        else:
+            raise HTTPException(404, "There is no such board.")
+        return AskedPage(
+            BOARD,
+            lambda snapshot: BoardView(snapshot, links, access.public, board=found),
+            (name,),
+        )
+
+    def metric(request: Request) -> AskedPage:
         key, asked = _key(request), request.query_params.get("window")
-        query = RangeQuery.of(request.query_params)
+        query = RangeQuery.of(request.query_params, request.query_params.getlist("item"))
 
         def view(snapshot: ResultsSnapshot) -> PageView:
             windows = snapshot.windows(key)
@@ -174,9 +226,9 @@ def application(
                 shown = same[0]
             return MetricView(snapshot, links, access.public, key=key, shown=shown, query=query)
 
-        return answered(request, site.html(METRIC, view, key, asked, query), "text/html")
+        return AskedPage(METRIC, view, (key, asked, query))
 
-    def plan(request: Request) -> Response:
+    def plan(request: Request) -> AskedPage:
         wanted = tuple(request.path_params[name] for name in ("collector", "plan", "version"))
 
         def view(snapshot: ResultsSnapshot) -> PageView:
@@ -185,7 +237,43 @@ def application(
                     return PlanView(snapshot, links, access.public, plan=each)
             raise HTTPException(404, "There is no such plan here.")
 
-        return answered(request, site.html(PLAN, view, wanted), "text/html")
+        return AskedPage(PLAN, view, wanted)
+
+    def routes(path: str, asked_by: Callable[[Request], AskedPage], name: str) -> list[Route]:
+        """Return the routes of a page and of its charts."""
+
+        def shown(request: Request) -> Response:
+            asked = asked_by(request)
+
+            def write(view: PageView) -> bytes:
+                made = rendering.make(asked.page, view)
+                return rendering.served_page(made, leave=access.token is not None).encode()
+
+            return answered(request, site.made(asked, write=write), "text/html")
+
+        def charted(request: Request) -> Response:
+            asked = asked_by(request)
+            chart, form = request.path_params["chart"], request.path_params["form"]
+            embeds = form == "html" and site.boards.embed
+            if form not in charts.FORMS and not embeds:
+                raise HTTPException(404)
+
+            def write(view: PageView) -> bytes:
+                found = rendering.chart_of(asked.page, view, chart)
+                if found is None:
+                    raise HTTPException(404, "The page has no such chart.")
+                return rendering.embedded(found).encode() if embeds else found.file(form)
+
+            body = site.made(asked, chart, form, write=write)
+            answer = answered(request, body, charts.FORMS.get(form, "text/html"))
+            if embeds:
+                answer.headers["content-security-policy"] = embedding(site.boards.embed)
+            return answer
+
+        return [
+            Route(path, shown, name=name),
+            Route(f"{path.rstrip('/')}/charts/{{chart}}.{{form}}", charted, name=f"{name} chart"),
+        ]
 
     def revision(request: Request) -> Response:
         try:
@@ -205,7 +293,7 @@ def application(
     async def login(request: Request) -> Response:
         if access.token is None or request.method != "POST":
             return Response(status_code=303, headers={"location": "/"})
-        form = parse_qs((await _body(request)).decode("utf-8", "replace"))
+        form = parse_qs((await body_of(request, _FORM_BYTES)).decode("utf-8", "replace"))
         if not access.is_token(form.get("token", [""])[0]):
             return _login(
                 bad="This is not the token. It is in the file that was given with "
@@ -225,9 +313,16 @@ def application(
         redoc_url=None,
         redirect_slashes=False,
         routes=[
-            *(Route(links.page(each.name) or "/", page_of(each), name=each.name) for each in PAGES),
-            Route("/metrics/{collector}/{plan}/{version}/{metric}", metric),
-            Route("/plans/{collector}/{plan}/{version}", plan),
+            *routes("/", overview, OVERVIEW.name),
+            *(
+                route
+                for each in PAGES
+                if each is not OVERVIEW
+                for route in routes(f"/{each.name}", page_of(each), each.name)
+            ),
+            *routes("/metrics/{collector}/{plan}/{version}/{metric}", metric, METRIC.name),
+            *routes("/plans/{collector}/{plan}/{version}", plan, PLAN.name),
+            *routes("/boards/{board}", board, BOARD.name),
             Route("/revision", revision),
             Route("/static/{digest}/{name}", file),
             Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
@@ -359,13 +454,3 @@ def _key(request: Request) -> MetricKey:
     if not re.fullmatch("0|[1-9][0-9]{0,9}", version):
         raise HTTPException(404)
     return MetricKey(given["collector"], given["plan"], int(version), given["metric"])
-
-
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > _FORM_BYTES:
-            raise HTTPException(413, "The form is too long.")
-        parts.append(part)
-    return b"".join(parts)

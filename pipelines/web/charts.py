@@ -1,7 +1,8 @@
-"""Charts as inline SVG: matplotlib draws them, the page's stylesheet colours them.
+"""Charts: matplotlib draws them, inside of pages as SVG that the stylesheet colours.
 
-A dot is an estimate and the line through it its interval of 95 %. No chart has a style attribute
-or element, so that pages can forbid these; a mark says its numbers in its title.
+A dot is an estimate and the line or band around it its interval of 95 %. No chart in a page has a
+style attribute or element, so that pages can forbid these; a mark says its numbers in its title.
+The same chart is a file as SVG, PNG or CSV.
 """
 
 from __future__ import annotations
@@ -11,27 +12,38 @@ import math
 import re
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, cached_property
 from html import escape
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.colors import get_named_colors_mapping
 from matplotlib.figure import Figure
 
 from pipelines.web.formats import day, number, writer_of
+from sotto.csv_cells import write_csv_rows
 
 _DAY = 86_400
 #: Widths in the units of the SVG, which are pixels where there is room.
 NARROW, WIDE = 440, 1000
 
-# Stand-ins: the stylesheet's variable of the same name takes the place of each in the SVG.
+# Colours have the names of the stylesheet's variables; what each is depends on where a chart goes.
 _NAMES = "ink soft faint card estimate wash truth every bad level0 level1 level2 level3 level4"
-_VARIABLES = {f"#0000{at:02x}": name for at, name in enumerate(_NAMES.split(), 1)}
-INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *_LEVELS = _VARIABLES
+_COLOURS = {f"sotto {name}": name for name in _NAMES.split()}
+INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *_LEVELS = _COLOURS
+#: In a page: colours for which the stylesheet's variables are put.
+_STAND_INS = {name: f"#0000{at:02x}" for at, name in enumerate(_COLOURS.values(), 1)}
+#: Files that a chart can be, by the end of their names.
+FORMS = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv"}
+#: Pixels of a PNG to an inch, of which the page has 72.
+_SHARP = 144
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -64,6 +76,8 @@ _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-wei
 _NAME = 28
 #: Room around what is drawn, in pixels, and for numbers and for a letter at the left.
 _ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 32, 56, 6.6
+#: Windows in which each estimate is a dot, at most; more are a line and a band.
+_DOTS = 70
 
 
 def level_colours(levels: int) -> list[str]:
@@ -76,69 +90,138 @@ def level_colours(levels: int) -> list[str]:
 
 def level_names(levels: int) -> list[str]:
     """Return the stylesheet's names of these colours."""
-    return [_VARIABLES[colour] for colour in level_colours(levels)]
+    return [_COLOURS[colour] for colour in level_colours(levels)]
 
 
-def chart(
-    title: str,
-    draw: Callable[..., None],
-    width: float = NARROW,
-    height: float = 270,
-    parts: Sequence[float] = (1,),
-    left: float | None = None,
-) -> Markup:
-    """Let ``draw`` fill axes and return their SVG.
+@dataclass(eq=False, kw_only=True)
+class Chart:
+    """A chart, drawn when it is shown.
 
     Parameters
     ----------
     title : str
-        What the chart shows: its accessible name.
+        What it shows: its accessible name.
     draw : callable
-        Is given one axes a part, from the top.
+        Is given all axes, from the top and from the left.
+    table : sequence of mapping
+        The rows of its CSV file.
     width, height : float
         In pixels.
     parts : sequence of float
-        Heights of axes with one horizontal scale, relative to each other.
+        Heights of rows of axes with one horizontal scale, relative to each other.
+    columns : int
+        Axes in a row; those of a chart of several columns have one vertical scale.
     left : float, optional
         Room for what is written at the left, in pixels. Without it all text is measured, which
         takes half as long again.
     """
-    with _DRAWING, mpl.rc_context(_STYLE), warnings.catch_warnings():
-        # The page's font has characters that the one which measures them has not.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        layout: Literal["constrained"] | None = "constrained" if left is None else None
+
+    title: str
+    draw: Callable[..., None]
+    table: Sequence[Mapping[str, object]] = ()
+    width: float = NARROW
+    height: float = 270
+    parts: Sequence[float] = (1,)
+    columns: int = 1
+    left: float | None = None
+    #: In the address of its files.
+    name: str = ""
+
+    def __html__(self) -> str:
+        return self.inline
+
+    @cached_property
+    def inline(self) -> Markup:
+        """The chart inside of a page."""
+        svg = _inside(self._written("svg", _STAND_INS))
+        for name, colour in _STAND_INS.items():
+            svg = svg.replace(colour, f"var(--{name})")
+        return Markup(
+            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img">'
+            f"<title>{escape(self.title)}</title>{svg}"
+        )
+
+    def file(self, form: str) -> bytes:
+        """Return the chart as a file of one of :data:`FORMS`, in the colours of a light page."""
+        if form == "csv":
+            text = io.StringIO(newline="")
+            write_csv_rows(text, list(self.table[0]) if self.table else [], self.table)
+            return text.getvalue().encode()
+        written = self._written(form, _light())
+        return _with_titles(written.decode()).encode() if form == "svg" else written
+
+    def _written(self, form: str, colours: Mapping[str, str]) -> bytes:
+        with _DRAWING, warnings.catch_warnings():
+            # The page's font has characters that the one which measures them has not.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            for known, name in _COLOURS.items():
+                get_named_colors_mapping()[known] = colours[name]
+            with mpl.rc_context(_STYLE):
+                file = io.BytesIO()
+                in_page = colours is _STAND_INS
+                self._figure().savefig(
+                    file,
+                    format=form,
+                    dpi=_SHARP if form == "png" else "figure",
+                    transparent=in_page,
+                    facecolor="none" if in_page else CARD,
+                    metadata=None if in_page else {"Title": self.title},
+                )
+        return file.getvalue()
+
+    def _figure(self) -> Figure:
+        width, height = self.width, self.height
+        layout: Literal["constrained"] | None = "constrained" if self.left is None else None
         figure = Figure((width / 72, height / 72), layout=layout)
-        if left is not None:
+        if self.left is not None:
             figure.subplots_adjust(
-                left / width, _BELOW / height, 1 - _RIGHT / width, 1 - _ABOVE / height, hspace=0.34
+                self.left / width,
+                _BELOW / height,
+                1 - _RIGHT / width,
+                1 - _ABOVE / height,
+                hspace=0.34,
+                wspace=0.08,
             )
-        grid = figure.subplots(len(parts), 1, sharex=True, squeeze=False, height_ratios=parts)
-        draw(*grid[:, 0])
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True)
-    return Markup(
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img"><title>{escape(title)}</title>'
-        f"{_of_the_page(file.getvalue())}"
-    )
+        grid = figure.subplots(
+            len(self.parts),
+            self.columns,
+            sharex=True,
+            sharey=self.columns > 1,
+            squeeze=False,
+            height_ratios=self.parts,
+        )
+        self.draw(*grid.flat)
+        return figure
 
 
 def warm_up() -> None:
     """Load fonts and whatever else the first chart of a process waits for."""
-    chart("", lambda axes: scale(axes, "x", number, ""), height=100)
+    _ = Chart(title="", draw=lambda axes: scale(axes, "x", number, ""), height=100).inline
 
 
-def _of_the_page(svg: str) -> str:
-    """Return what is inside matplotlib's SVG, without styles, and with the page's colours."""
+@cache
+def _light() -> Mapping[str, str]:
+    """Return the colours of a light page by the names of the stylesheet's variables."""
+    style = (Path(__file__).parent / "static" / "style.css").read_text("utf-8")
+    root = style[: style.index("}")]
+    return dict(re.findall(r"--([a-z0-9]+): (#[0-9a-f]+);", root))
+
+
+def _inside(written: bytes) -> str:
+    """Return what is inside matplotlib's SVG, without styles, and with a title for each mark."""
+    svg = _with_titles(written.decode())
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="title-([0-9a-f]*)">', _title, svg)
     svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
-    svg = re.sub(r' style="([^"]*)"', _attributes, svg)
-    for colour, name in _VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    return svg
+    return re.sub(r' style="([^"]*)"', _attributes, svg)
+
+
+def _with_titles(svg: str) -> str:
+    """Return an SVG whose marks have titles where they had the ids of :func:`titled`."""
+    svg = re.sub(r'<g id="title-([0-9a-f]*)">', _title, svg)
+    return re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
 
 
 def _attributes(style: re.Match[str]) -> str:
@@ -159,8 +242,24 @@ def titled(text: str) -> str:
     return f"title-{text.encode('utf-8', 'replace').hex()}"
 
 
+def titled_each(texts: Sequence[str]) -> str:
+    """Return the id of a row of dots over each of which its text is shown."""
+    return "titles-" + "-".join(text.encode("utf-8", "replace").hex() for text in texts)
+
+
 def _title(mark: re.Match[str]) -> str:
-    return f"<g><title>{escape(bytes.fromhex(mark[1]).decode())}</title>"
+    return f"<g>{_shown_over(mark[1])}"
+
+
+def _titles(dots: re.Match[str]) -> str:
+    texts = iter(dots[1].split("-"))
+    return "<g>" + re.sub(
+        r"<use ([^>]*?)/>", lambda dot: f"<use {dot[1]}>{_shown_over(next(texts))}</use>", dots[2]
+    )
+
+
+def _shown_over(text: str) -> str:
+    return f"<title>{escape(bytes.fromhex(text).decode())}</title>"
 
 
 def mark(
@@ -172,12 +271,8 @@ def mark(
     *,
     colour: str = ESTIMATE,
     across: bool = False,
-    hollow: bool = False,
 ) -> None:
-    """Draw an estimate and its interval, as far as there are any, upright or ``across``.
-
-    ``hollow``: as a circle and a dashed line, for a window that is still open.
-    """
+    """Draw an estimate and its interval, as far as there are any, upright or ``across``."""
 
     def plot(values: Sequence[float], **style: Any) -> None:
         places = [at] * len(values)
@@ -185,16 +280,15 @@ def mark(
         axes.plot(x, y, gid=titled(title), color=colour, **style)
 
     if interval is not None:
-        plot(interval, linewidth=2.4, linestyle=":" if hollow else "-")
+        plot(interval, linewidth=2.4)
     if value is not None:
-        inside, edge, width = (CARD, colour, 1.6) if hollow else (colour, CARD, 0.8)
         plot(
             [value],
             marker="o",
             markersize=6.5,
-            markerfacecolor=inside,
-            markeredgecolor=edge,
-            markeredgewidth=width,
+            markerfacecolor=colour,
+            markeredgecolor=CARD,
+            markeredgewidth=0.8,
         )
 
 
@@ -205,7 +299,8 @@ def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> 
     if which == "x":
         axes.set_xlabel(label)
     else:
-        axes.set_title(label, loc="left", color=SOFT, fontsize=11)
+        # A height that is given is not looked for, which takes a quarter of all time.
+        axes.set_title(label, loc="left", y=1.0, color=SOFT, fontsize=11)
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:
@@ -244,7 +339,7 @@ def intervals(
     label: str,
     *,
     floor: float | None = None,
-) -> Markup:
+) -> Chart:
     """Return estimates with their intervals, one a line.
 
     Parameters
@@ -265,60 +360,179 @@ def intervals(
         axes.axvline(0, color=SOFT, linewidth=0.8)
         if floor is not None:
             axes.axvline(floor, color=EVERY, linewidth=1.4, linestyle="--")
-        for line, (value, interval, text) in enumerate(values):
-            mark(axes, line, value, interval, text, across=True)
+        known = [(at, ends) for at, (_, ends, _) in enumerate(values) if ends is not None]
+        if known:
+            at, ends = zip(*known, strict=True)
+            axes.hlines(at, *zip(*ends, strict=True), color=ESTIMATE, linewidth=2.4)
+        shown = [at for at, each in enumerate(values) if each[0] is not None]
+        _dots(axes, [values[at][0] for at in shown], shown, [values[at][2] for at in shown])
         rows(axes, names)
         scale(axes, "x", writer_of(unit), label)
         axes.locator_params("x", nbins=6)
 
     longest = min(max((len(name) for name in names), default=0), _NAME)
-    return chart(title, draw, height=20 * len(names) + 70, left=22 + _LETTER * longest)
+    return Chart(
+        title=title,
+        draw=draw,
+        table=[
+            {"name": name, **_cells(value, ends)}
+            for name, (value, ends, _) in zip(names, values, strict=True)
+        ],
+        height=20 * len(names) + 70,
+        left=22 + _LETTER * longest,
+    )
+
+
+#: An estimate, the ends of its interval, and what is said of both.
+Value = tuple[float | None, tuple[float, float] | None, str]
+
+
+def _cells(value: float | None, ends: tuple[float, float] | None) -> dict[str, object]:
+    low, high = ends or (None, None)
+    return {"value": value, "low": low, "high": high}
+
+
+class Line(NamedTuple):
+    """A figure over windows: when each begins, whether it is open, and what it showed.
+
+    ``smoothed``: drawn in the place of the values' own line, empty for none. ``beside``: whether it
+    is there to compare another one with.
+    """
+
+    name: str
+    starts: Sequence[datetime]
+    values: Sequence[Value]
+    open: Sequence[bool]
+    smoothed: Sequence[float] = ()
+    beside: bool = False
+
+
+class SeriesPanel(NamedTuple):
+    """Lines on one scale, and above them a name."""
+
+    name: str
+    unit: str
+    lines: Sequence[Line]
+
+
+class Mark(NamedTuple):
+    """A note at a time, and its number in the list of notes."""
+
+    at: datetime
+    number: int
+    text: str
 
 
 def series(
     title: str,
-    starts: Sequence[datetime],
-    lines: Sequence[
-        tuple[str, Sequence[tuple[float | None, tuple[float, float] | None, str]], str]
-    ],
+    panels: Sequence[SeriesPanel],
     label: str,
-    smoothed: Sequence[Sequence[float]] = (),
-    hollow: Sequence[bool] = (),
-) -> Markup:
-    """Return figures over windows: one panel a figure, each with a scale of its own.
+    marks: Sequence[Mark] = (),
+    *,
+    columns: int = 1,
+) -> Chart:
+    """Return figures over windows, a panel a figure, as wide as the page.
 
     Parameters
     ----------
     title : str
-    starts : sequence of datetime
-        When each window begins.
-    lines : sequence of tuple
-        The name of a figure, its estimate, interval and text in each window, and its unit.
+    panels : sequence of SeriesPanel
     label : str
         Below the horizontal axis.
-    smoothed : sequence of sequence of float
-        Of each figure a smoothed series, empty for none; of no figure if left out.
-    hollow : sequence of bool
-        Which windows are still open, and drawn hollow; none if left out.
+    marks : sequence of Mark
+        Upright lines in all panels, with their numbers.
+    columns : int
+        Panels in a row; more than one have one scale.
     """
-    is_open = hollow or [False] * len(starts)
+    starts = sorted({start for panel in panels for line in panel.lines for start in line.starts})
+    rows_needed = math.ceil(len(panels) / columns)
 
     def draw(*parts: Axes) -> None:
-        for at_line, (axes, (name, values, unit)) in enumerate(zip(parts, lines, strict=True)):
-            if smoothed and smoothed[at_line]:
-                axes.plot(places(starts), smoothed[at_line], color=EVERY, linewidth=1.8)
-            else:
-                shown = [one[0] if one[0] is not None else math.nan for one in values]
-                axes.plot(places(starts), shown, color=WASH, linewidth=1.4)
-            shown_at = zip(places(starts), values, is_open, strict=True)
-            for at, (value, interval, text), empty in shown_at:
-                mark(axes, at, value, interval, text, hollow=empty)
-            scale(axes, "y", writer_of(unit), name)
+        for axes, panel in zip(parts, panels, strict=False):
+            for each in panel.lines:
+                _line(axes, each)
+            for note in marks:
+                _mark_time(axes, note)
+            scale(axes, "y", writer_of(panel.unit), panel.name)
             axes.locator_params("y", nbins=4)
-        days(parts[-1], starts, 4, label)
+        for axes in parts[len(panels) :]:
+            axes.set_axis_off()
+        for axes in parts[-columns:]:
+            days(axes, starts, max(2, 8 // columns), label)
 
-    height = _ABOVE + _BELOW + 120 * len(lines)
-    return chart(title, draw, height=height, parts=[1] * len(lines), left=_NUMBERS)
+    return Chart(
+        title=title,
+        draw=draw,
+        table=[
+            {
+                "figure": panel.name,
+                "of": line.name,
+                "window_start": start.isoformat(),
+                **_cells(*value[:2]),
+            }
+            for panel in panels
+            for line in panel.lines
+            for start, value in zip(line.starts, line.values, strict=True)
+        ],
+        width=WIDE,
+        height=_ABOVE + _BELOW + (230 if len(panels) == 1 else 150) * rows_needed,
+        parts=[1] * rows_needed,
+        columns=columns,
+        left=_NUMBERS,
+    )
+
+
+def _line(axes: Axes, line: Line) -> None:
+    """Draw a line with its band; as long as there are few windows, a dot for each."""
+    colour, band = (SOFT, FAINT) if line.beside else (ESTIMATE, WASH)
+    at = np.array(places(line.starts))
+    values = np.array([math.nan if each[0] is None else each[0] for each in line.values])
+    ends = np.array([each[1] or (math.nan, math.nan) for each in line.values]).reshape(-1, 2)
+    axes.fill_between(at, ends[:, 0], ends[:, 1], color=band, linewidth=0)
+    if len(line.smoothed):
+        axes.plot(at, line.smoothed, color=EVERY, linewidth=1.8)
+    else:
+        axes.plot(at, values, color=colour, linewidth=1.4, alpha=0.7)
+    if len(at) > _DOTS or line.beside:
+        return
+    if not len(line.smoothed):
+        axes.vlines(at, ends[:, 0], ends[:, 1], color=band, linewidth=2)
+    is_open = np.array(line.open)
+    for chosen, inside in ((~is_open, colour), (is_open, CARD)):
+        shown = np.flatnonzero(chosen & np.isfinite(values)).tolist()
+        texts = [line.values[each][2] for each in shown]
+        _dots(axes, at[shown], values[shown], texts, inside=inside)
+
+
+def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:
+    """Draw estimates, with a text for each; as one artist, since each takes its time."""
+    if not texts:
+        return
+    axes.plot(
+        x,
+        y,
+        linestyle="",
+        marker="o",
+        markersize=5.5,
+        markerfacecolor=inside,
+        markeredgecolor=ESTIMATE,
+        markeredgewidth=1.2,
+        gid=titled_each(texts),
+    )
+
+
+def _mark_time(axes: Axes, mark: Mark) -> None:
+    (at,) = places([mark.at])
+    axes.axvline(at, color=EVERY, linewidth=1.2, linestyle="--", gid=titled(mark.text))
+    axes.annotate(
+        str(mark.number),
+        (at, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        verticalalignment="top",
+        color=INK,
+    )
 
 
 def distribution(
@@ -327,7 +541,7 @@ def distribution(
     values: Sequence[float],
     bounds: Sequence[tuple[float, float]],
     unit: str,
-) -> Markup:
+) -> Chart:
     """Return a distribution function with its band.
 
     ``points``: in the metric's unit, ascending; ``values``: the share at or below each;
@@ -344,7 +558,17 @@ def distribution(
         scale(axes, "y", writer_of("share"), "share at or below")
         axes.locator_params("x", nbins=7)
 
-    return chart(title, draw, height=290, left=_NUMBERS)
+    ends: Sequence[tuple[float, float] | None] = bounds or [None] * len(points)
+    return Chart(
+        title=title,
+        draw=draw,
+        table=[
+            {"at": point, **_cells(value, each)}
+            for point, value, each in zip(points, values, ends, strict=True)
+        ],
+        height=290,
+        left=_NUMBERS,
+    )
 
 
 def levels(
@@ -352,30 +576,33 @@ def levels(
     starts: Sequence[datetime],
     counts: Sequence[Sequence[int]],
     label: str,
-    hollow: Sequence[bool],
-) -> Markup:
-    """Return reports by level, window by window: ``counts`` are of windows, then of levels.
-
-    ``hollow``: which windows are still open.
-    """
+) -> Chart:
+    """Return reports by level, window by window: ``counts`` are of windows, then of levels."""
     by_level = np.array(counts, dtype=np.int64).T
     at_days = places(starts)
-    width = 0.8 * min(np.diff(at_days), default=1.0)
+    ends = [*at_days, at_days[-1] + min(np.diff(at_days), default=1.0)]
 
     def draw(axes: Axes) -> None:
         bottom = np.zeros(len(starts))
         colours = level_colours(len(by_level))
         for at, (numbers, colour) in enumerate(zip(by_level, colours, strict=True), 1):
-            bars = axes.bar(at_days, numbers, width, bottom, color=colour)
-            for bar, count, start, empty in zip(
-                bars, numbers.tolist(), starts, hollow, strict=True
-            ):
-                if empty:
-                    bar.set(facecolor="none", edgecolor=colour, linewidth=1.6)
-                bar.set_gid(titled(f"from {day(start)}: {count:,} reports at level {at}"))
-            bottom += numbers
+            text = titled(f"reports at level {at}")
+            top = bottom + numbers
+            axes.stairs(top, ends, baseline=bottom, fill=True, color=colour, gid=text)
+            bottom = top
+        axes.set_ylim(0)
         scale(axes, "y", number, "reports by level")
         axes.locator_params("y", nbins=5)
         days(axes, starts, 4, label)
 
-    return chart(title, draw, height=230, left=_NUMBERS)
+    return Chart(
+        title=title,
+        draw=draw,
+        table=[
+            {"window_start": start.isoformat(), "level": level, "reports": reports}
+            for start, numbers in zip(starts, counts, strict=True)
+            for level, reports in enumerate(numbers, 1)
+        ],
+        height=230,
+        left=_NUMBERS,
+    )

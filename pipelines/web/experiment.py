@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from markupsafe import Markup
-
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from pipelines.results.records import ArmEffect
 from pipelines.web import charts, formats
@@ -50,7 +48,7 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
     }
 
 
-def _chart(known: Sequence[ArmEffect]) -> Markup:
+def _chart(known: Sequence[ArmEffect]) -> charts.Chart:
     """Return a chart of the differences that have the unit of the first one."""
     unit = known[0].unit or ""
     shown = [row for row in known if (row.unit or "") == unit][:_CHARTED]

@@ -84,6 +84,16 @@ def day(at: datetime, form: str | None = None) -> str:
     return f"{at.day} {at.strftime(form)}"
 
 
+def frame(start: datetime, end: datetime) -> str:
+    """Return when a window begins, so that nobody takes it for a week of the calendar.
+
+    >>> from datetime import UTC
+    >>> frame(datetime(2025, 1, 2, tzinfo=UTC), datetime(2025, 1, 9, tzinfo=UTC))
+    'from Thursday 00:00 to Thursday 00:00 UTC'
+    """
+    return f"from {start:%A %H:%M} to {end:%A %H:%M} UTC"
+
+
 def moment(at: datetime | None) -> str:
     """Return a time to the second.
 

@@ -1,19 +1,14 @@
-"""The sections of the page of a metric: one window's estimates, and what became of all windows."""
+"""The sections of the page of a metric that show one window's estimates."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-from markupsafe import Markup
-
-from mechanisms.estimators.local_level import Smoothed, smooth
 from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
-from pipelines.results.records import EstimateRecord, Window
+from pipelines.results.records import EstimateRecord
 from pipelines.web import charts, formats, overview, plan, words
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of
@@ -21,14 +16,10 @@ from sotto.design.questions import question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: Windows that a smoothed series has at least.
-_SMOOTHED = 8
 #: Estimates that a chart and a table show at most.
 _CHARTED, _LISTED = 25, 200
 #: The largest number that is drawn: scales are computed from differences and squares.
 _MOST = 1e120
-
-Value = tuple[float | None, tuple[float, float] | None, str]
 
 
 def said(row: EstimateRecord) -> str:
@@ -39,7 +30,7 @@ def said(row: EstimateRecord) -> str:
     return f"{value}, interval of 95 % {ends_of(row)}"
 
 
-def charted(row: EstimateRecord) -> Value:
+def charted(row: EstimateRecord) -> charts.Value:
     """Return an estimate as charts take it."""
     low, value, high = (_drawn(each) for each in (row.low, row.value, row.high))
     ends = None if low is None or high is None else (low, high)
@@ -63,9 +54,9 @@ def window(view: MetricView) -> Mapping[str, object]:
     ]
     return {
         "figures": overview.figures(view.headlines),
-        "before": before and view.links.metric(view.key, before),
-        "after": after and view.links.metric(view.key, after),
-        "chooses": view.links.metric(view.key, view.shown) is not None,
+        "before": before and view.address(before),
+        "after": after and view.address(after),
+        "chooses": view.address() is not None,
         "versions": versions,
         "data": [
             (name, address)
@@ -143,7 +134,7 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _curve(view: MetricView, points: Sequence[Point]) -> Markup:
+def _curve(view: MetricView, points: Sequence[Point]) -> charts.Chart:
     units = {row.unit for row in view.of_kind("mean", "quantile") if row.unit}
     ends = [ends for _, row in points if (ends := charted(row)[1]) is not None]
     return charts.distribution(
@@ -229,13 +220,11 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     return {
         "segments": found,
         "names": [name_of(row) for row in view.headlines],
-        "charts": [
-            (name_of(row), _by_segment(found, at, row)) for at, row in enumerate(view.headlines)
-        ],
+        "chart": _by_segment(found, 0, view.headlines[0]) if view.headlines else None,
     }
 
 
-def _by_segment(segments: Sequence[Segment], at: int, of: EstimateRecord) -> Markup:
+def _by_segment(segments: Sequence[Segment], at: int, of: EstimateRecord) -> charts.Chart:
     shown = [
         (each, row)
         for each in segments[:_CHARTED]
@@ -248,91 +237,6 @@ def _by_segment(segments: Sequence[Segment], at: int, of: EstimateRecord) -> Mar
         of.unit or "",
         "share of the segment's reports" if of.unit == "share" else of.unit or "value",
     )
-
-
-class Past(NamedTuple):
-    """A window, its address, and the figures that stand for the metric in it."""
-
-    window: Window
-    link: str | None
-    rows: list[EstimateRecord | None]
-
-
-def history(view: MetricView) -> Mapping[str, object] | None:
-    """Return the figures that stand for the metric over its windows."""
-    if len(view.windows) < 2 or not view.headlines:
-        return None
-    shown = view.windows[-MOST_WINDOWS:]
-    items: dict[str, list[str]] = {}
-    for row in view.headlines:
-        items.setdefault(row.kind, []).append(row.item)
-    found = {
-        (kind, item): rows
-        for kind, names in items.items()
-        for item, rows in view.snapshot.history(view.key, kind, names).items()
-    }
-    series = [(row, found[row.kind, row.item]) for row in view.headlines]
-    past = [
-        Past(
-            each,
-            view.links.metric(view.key, each),
-            [rows.get(each.window_start) for _, rows in series],
-        )
-        for each in shown
-    ]
-    drawn = [each for each in past if any(row and row.value is not None for row in each.rows)]
-    lines = [
-        (
-            name_of(row) + ("" if row.unit in (None, "share") else f", {row.unit}"),
-            [_in_window(each, at) for each in drawn],
-            row.unit or "",
-        )
-        for at, (row, _) in enumerate(series)
-    ]
-    smoothed = [_smoothed([each.rows[at] for each in drawn]) for at in range(len(series))]
-    return {
-        "chart": charts.series(
-            f"{view.title} Over {len(drawn)} windows",
-            [each.window.window_start for each in drawn],
-            lines,
-            "window from",
-            [[] if line is None else line.values.tolist() for line in smoothed],
-            [not each.window.complete for each in drawn],
-        ),
-        "models": [
-            f"{name}: {line.model}"
-            for (name, _, _), line in zip(lines, smoothed, strict=True)
-            if line is not None
-        ],
-        "names": [name for name, _, _ in lines],
-        "past": past[::-1],
-        "left_out": len(view.windows) - len(shown),
-    }
-
-
-def _smoothed(rows: Sequence[EstimateRecord | None]) -> Smoothed | None:
-    """Return the smoothed series of an estimate; None if there is too little to smooth.
-
-    Windows that are left out of the chart count as none: the level does not drift in them.
-    """
-    values, errors = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
-    for at, row in enumerate(rows):
-        told = row is not None and row.complete and row.method in (None, "unbiased")
-        if row is not None and row.value is not None and told:
-            values[at], errors[at] = row.value, row.standard_error or math.nan
-    values[np.isnan(errors)] = math.nan
-    if np.isfinite(values).sum() < _SMOOTHED:
-        return None
-    return smooth(values, errors)
-
-
-def _in_window(past: Past, at: int) -> Value:
-    row = past.rows[at]
-    if row is None:
-        return (None, None, "")
-    value, ends, text = charted(row)
-    so_far = "" if past.window.complete else " so far"
-    return (value, ends, f"from {formats.day(past.window.window_start)}{so_far}, {text}")
 
 
 class Sharpened(NamedTuple):
@@ -364,7 +268,6 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
             [each.window_start for each in shown],
             [each.reports_by_level for each in shown],
             "window from",
-            [not each.complete for each in shown],
         ),
         "levels": [
             Sharpened(

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pipelines.exporter.freshness import stale
 from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import alerts, formats
 from pipelines.web.snapshot import MetricKey
-from pipelines.web.views import PageView, headlines, name_of, newest, title_of
+from pipelines.web.views import OverviewView, PageView, headlines, name_of, newest, title_of
 from sotto.clocks import now_ms
 
 #: Problems, and figures that moved, that are named at most.
 _PROBLEMS, _NAMED = 20, 5
-
-
-class Bar(NamedTuple):
-    """Places of an estimate, its interval and zero on a line of 100."""
-
-    value: float
-    low: float
-    high: float
-    zero: float | None
+#: Cards of a page, metrics from which on there is a search, and windows of a card's line, at most.
+_CARDS, _SEARCHED, _SPARK = 48, 8, 60
+#: The largest number that is drawn.
+_LARGEST = 1e120
 
 
 class HeadlineFigure(NamedTuple):
@@ -31,7 +26,14 @@ class HeadlineFigure(NamedTuple):
 
     name: str
     estimate: EstimateRecord
-    bar: Bar | None
+
+
+class Spark(NamedTuple):
+    """The course of a figure: points of its line and corners of its band, in a box of 100 by 24."""
+
+    name: str
+    line: str
+    band: str
 
 
 class Card(NamedTuple):
@@ -47,53 +49,83 @@ class Card(NamedTuple):
     #: The newest window, if that is still open and another one is shown, and its figures.
     open: Window | None
     so_far: list[HeadlineFigure]
+    spark: Spark | None
 
 
-def metrics(view: PageView) -> Mapping[str, object]:
-    """Return every metric with the figures of its newest complete window, and those so far."""
-    cards = []
-    for key, windows in view.snapshot.newest.items():
-        shown = newest(windows)
-        later = windows[windows.index(shown) + 1 :]
-        cards.append(
-            Card(
-                title_of(view.snapshot.metric_of(key), key),
-                key,
-                shown,
-                view.links.metric(key),
-                figures(headlines(view.snapshot.headlines.get(key, []))),
-                next((each for each in later[::-1] if each.complete and each.withheld), None),
-                next((each for each in later[::-1] if not each.complete), None),
-                figures(headlines(view.snapshot.so_far.get(key, []))),
-            )
-        )
-    return {"cards": cards}
+def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
+    """Return metrics with the figures of their newest complete window, and those so far.
+
+    A page of a server shows some at a time, of those that are looked for.
+    """
+    find, part = (view.find, view.part) if isinstance(view, OverviewView) else ("", 0)
+    named = {key: title_of(view.snapshot.metric_of(key), key) for key in view.snapshot.newest}
+    words = find.casefold().split()
+    wanted = [
+        key
+        for key, title in named.items()
+        if all(word in f"{title} {' '.join(map(str, key))}".casefold() for word in words)
+    ]
+    first = (part - 1) * _CARDS if part else 0
+    shown = wanted[first : first + _CARDS] if part else wanted
+    return {
+        "cards": [_card(view, key, named[key]) for key in shown],
+        "find": find,
+        "searches": part > 0 and len(named) > _SEARCHED,
+        "total": len(wanted),
+        "parts": range(1, -(-len(wanted) // _CARDS) + 1) if part else range(0),
+        "part": part,
+    }
+
+
+def _card(view: PageView, key: MetricKey, title: str) -> Card:
+    windows = view.snapshot.newest[key]
+    shown = newest(windows)
+    later = windows[windows.index(shown) + 1 :]
+    rows = headlines(view.snapshot.headlines.get(key, []))
+    return Card(
+        title,
+        key,
+        shown,
+        view.links.metric(key),
+        figures(rows),
+        next((each for each in later[::-1] if each.complete and each.withheld), None),
+        next((each for each in later[::-1] if not each.complete), None),
+        figures(headlines(view.snapshot.so_far.get(key, []))),
+        _spark(view, key, shown, rows[0]) if rows else None,
+    )
 
 
 def figures(rows: Sequence[EstimateRecord]) -> list[HeadlineFigure]:
-    """Return figures with their bars, those of one unit on one scale."""
-    scales: dict[str | None, tuple[float, float]] = {}
-    for row in rows:
-        if row.value is None or row.low is None or row.high is None:
-            continue
-        low, high = min(row.low, 0.0), max(row.high, 0.0)
-        before = scales.get(row.unit, (low, high))
-        scales[row.unit] = (min(before[0], low), max(before[1], high))
-    return [HeadlineFigure(name_of(row), row, _bar(row, scales)) for row in rows]
+    """Return figures with their names."""
+    return [HeadlineFigure(name_of(row), row) for row in rows]
 
 
-def _bar(row: EstimateRecord, scales: Mapping[str | None, tuple[float, float]]) -> Bar | None:
-    if row.value is None or row.low is None or row.high is None:
+def _spark(view: PageView, key: MetricKey, last: Window, row: EstimateRecord) -> Spark | None:
+    """Return the course of a figure up to a window; None without two windows that have it."""
+    begin = replace(
+        last, window_start=last.window_end - _SPARK * (last.window_end - last.window_start)
+    )
+    found = view.snapshot.history(key, [(row.kind, row.item)], [begin, last])
+    rows = [
+        (at, each.value, each.value if each.low is None else each.low,
+         each.value if each.high is None else each.high)
+        for at, each in sorted(found.get((row.kind, row.item, ""), {}).items())
+        if each.value is not None and abs(each.value) < _LARGEST
+    ]  # fmt: skip
+    if len(rows) < 2:
         return None
-    low, high = scales[row.unit]
-    length = (high - low) or 1.0
-    if not math.isfinite(length):
-        return None
+    starts, values, lows, highs = zip(*rows, strict=True)
+    least, most = min(lows), max(highs)
+    scale = 22 / ((most - least) or 1)
+    length = (starts[-1] - starts[0]).total_seconds()
+    across = [100 * (at - starts[0]).total_seconds() / length for at in starts]
 
-    def place(value: float) -> float:
-        return round(2 + 96 * min(max((value - low) / length, 0), 1), 2)
+    def points(values: Sequence[float]) -> list[str]:
+        pairs = zip(across, values, strict=True)
+        return [f"{x:.1f},{23 - (value - least) * scale:.1f}" for x, value in pairs]
 
-    return Bar(place(row.value), place(row.low), place(row.high), place(0.0))
+    band = [*points(highs), *points(lows)[::-1]]
+    return Spark(name_of(row), " ".join(points(values)), " ".join(band))
 
 
 class Tile(NamedTuple):

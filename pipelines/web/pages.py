@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.web import alerts, experiment, health, metric, overview, plan, ranges
+from pipelines.web import alerts, course, experiment, health, metric, overview, plan, ranges
 from pipelines.web.views import PageView
 
 
@@ -97,17 +97,19 @@ METRIC = SitePage(
     "metric",
     "Metric",
     (
-        Section("window", "", metric.window),
+        Section("course", "Over time", course.course),
+        Section("ranges", "The windows of the range together", ranges.ranges),
+        Section("window", "One window", metric.window),
         Section("alarms", "Not what honest devices send", metric.alarms, public=False),
         Section("shares", "Estimates", metric.shares),
         Section("strings", "Strings", metric.strings),
         Section("distribution", "Distribution", metric.distribution),
         Section("segments", "By segment", metric.segments),
-        Section("history", "Over time", metric.history),
-        Section("ranges", "Any range, and two compared", ranges.ranges),
         Section("sharpening", "How the window sharpens", metric.sharpening),
     ),
 )
+#: The page of every board, with a :class:`~pipelines.web.views.BoardView`.
+BOARD = SitePage("board", "Board", (Section("board", "", course.board),))
 #: The page of every plan's version, with a :class:`~pipelines.web.views.PlanView`.
 PLAN = SitePage(
     "plan",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from markupsafe import Markup
-
 from pipelines.results.range_windows import names_of
 from pipelines.results.records import RangeComparison, RangeEstimate
 from pipelines.web import charts, formats
-from pipelines.web.views import MetricView, RangeQuery, name_of
+from pipelines.web.views import MetricView, name_of
 from sotto.errors import ParameterError
 
 #: Figures that are drawn, and listed, at most.
@@ -17,23 +15,13 @@ _DRAWN, _LISTED = 25, 200
 
 
 def ranges(view: MetricView) -> Mapping[str, object] | None:
-    """Return the form that asks for a range, and what is estimated of it or how it differs."""
+    """Return what is estimated of the range that is asked for, or how it differs from another."""
     query = view.query
-    if len(view.windows) < 2 or view.links.metric(view.key, view.shown) is None:
+    names = view.snapshot.segments(view.shown) if query.segment else {}
+    is_known = any(query.segment in (name, ",".join(names_of(name))) for name in ["", *names])
+    if not query.asks and is_known:
         return None
-    names = [name for name in view.snapshot.segments(view.shown) if name]
-    attributes = dict.fromkeys(",".join(names_of(name)) for name in names)
-    found: dict[str, object] = {
-        "query": query,
-        "segments": [*attributes, *names],
-        "others": ["previous", *(["all"] if names else []), *names],
-        "refused": "",
-        "estimates": [],
-        "comparisons": [],
-        "chart": None,
-    }
-    if query == RangeQuery():
-        return found
+    found: dict[str, object] = {"refused": "", "estimates": [], "comparisons": [], "chart": None}
     try:
         wanted = query.wanted(view.key)
         if not query.against:
@@ -47,7 +35,7 @@ def ranges(view: MetricView) -> Mapping[str, object] | None:
     return {**found, "comparisons": rows, "chart": _chart(view, rows)}
 
 
-def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> Markup | None:
+def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | None:
     """Return the differences as a chart, those of the unit that comes first."""
     drawn = [
         (each, (each.low, each.high))

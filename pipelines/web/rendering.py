@@ -6,7 +6,7 @@ import base64
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,10 +17,10 @@ from markupsafe import Markup
 
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Window
-from pipelines.web import formats, views, words
+from pipelines.web import charts, formats, views, words
 from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, SitePage
 from pipelines.web.snapshot import MetricKey, ResultsSnapshot, key_of
-from pipelines.web.views import MetricView, PageView, PlanView
+from pipelines.web.views import BoardView, MetricView, PageView, PlanView, RangeQuery
 from sotto.plan.compiled import CompiledPlan
 
 _FOLDER = Path(__file__).parent
@@ -62,6 +62,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         quantity=formats.quantity,
         interval=formats.interval,
+        frame=formats.frame,
         ends_of=views.ends_of,
         name_of=views.name_of,
         title_of=views.title_of,
@@ -86,9 +87,20 @@ class ServedLinks:
     def page(self, name: str) -> str | None:
         return "/" if name == OVERVIEW.name else _path(name)
 
-    def metric(self, key: MetricKey, window: Window | None = None) -> str | None:
+    def board(self, name: str) -> str | None:
+        return _path("boards", name)
+
+    def metric(
+        self, key: MetricKey, window: Window | None = None, query: RangeQuery | None = None
+    ) -> str | None:
+        asked = [] if window is None else [("window", str(milliseconds(window)))]
+        asked += [] if query is None else query.parameters
         path = _path("metrics", *key)
-        return path if window is None else f"{path}?window={milliseconds(window)}"
+        return f"{path}?{urlencode(asked)}" if asked else path
+
+    def chart(self, page: str | None, name: str, form: str) -> str | None:
+        path, mark, asked = (page or "").partition("?")
+        return f"{path}/charts/{name}.{form}{mark}{asked}"
 
     def plan(self, plan: CompiledPlan) -> str | None:
         return _path("plans", plan.collector, plan.plan, plan.version)
@@ -111,8 +123,16 @@ class Anchors:
     def page(self, name: str) -> str | None:
         return f"#{name}"
 
-    def metric(self, key: MetricKey, window: Window | None = None) -> str | None:
+    def board(self, name: str) -> str | None:
+        return None
+
+    def metric(
+        self, key: MetricKey, window: Window | None = None, query: RangeQuery | None = None
+    ) -> str | None:
         return None if window is not None else f"#{_place('metric', *key)}"
+
+    def chart(self, page: str | None, name: str, form: str) -> str | None:
+        return None
 
     def plan(self, plan: CompiledPlan) -> str | None:
         return f"#{_place('plan', plan.collector, plan.plan, plan.version)}"
@@ -147,8 +167,12 @@ def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
         context = section.build(view)
         if context is None:
             continue
+        for at, each in enumerate(_charts_in(context), 1):
+            each.name = f"{section.name}-{at}"
         template = environment().get_template(f"{section.name}.html.j2")
-        text = template.render(view=view, place=f"{place}-{section.name}", **context)
+        text = template.render(
+            view=view, place=f"{place}-{section.name}", files=_files_of(page, view), **context
+        )
         sections.append((f"{place}-{section.name}", section.title, Markup(text)))
     title, lede = page.title, ""
     if isinstance(view, MetricView):
@@ -156,13 +180,56 @@ def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
     elif isinstance(view, PlanView):
         title = f"Plan {view.plan.plan}, version {view.plan.version}"
         lede = view.plan.description or ""
+    elif isinstance(view, BoardView):
+        title = view.board.title
     return Made(place, title, lede, page, view, sections)
+
+
+def chart_of(page: SitePage, view: PageView, name: str) -> charts.Chart | None:
+    """Return a chart of a page by its name; None if it has no such chart."""
+    of, _, number = name.rpartition("-")
+    for section in page.sections:
+        if section.name == of and (section.public or not view.public):
+            found = list(_charts_in(section.build(view) or {}))
+            return found[int(number) - 1] if number in map(str, range(1, len(found) + 1)) else None
+    return None
+
+
+def _charts_in(shown: object) -> Iterator[charts.Chart]:
+    """Yield the charts of what a template is given, in order."""
+    if isinstance(shown, charts.Chart):
+        yield shown
+    elif isinstance(shown, Mapping):
+        for each in shown.values():
+            yield from _charts_in(each)
+    elif isinstance(shown, list | tuple):
+        for each in shown:
+            yield from _charts_in(each)
+
+
+def _files_of(page: SitePage, view: PageView) -> Callable[[charts.Chart], list[tuple[str, str]]]:
+    """Return what says at which addresses a chart is a file: its kind and its address."""
+    at = view.address() if isinstance(view, MetricView) else view.links.page(page.name)
+    if isinstance(view, BoardView):
+        at = view.links.board(view.board.name)
+
+    def files(chart: charts.Chart) -> list[tuple[str, str]]:
+        found = [(form.upper(), view.links.chart(at, chart.name, form)) for form in charts.FORMS]
+        return [(kind, address) for kind, address in found if address is not None]
+
+    return files
 
 
 def navigation(view: PageView) -> list[tuple[str, str, str | None]]:
     """Return names, titles and addresses of the pages that there are."""
     shown = (page for page in PAGES if page.is_shown(view))
-    return [(page.name, page.title, view.links.page(page.name)) for page in shown]
+    boards = [
+        (each.title, each.title, address)
+        for each in view.snapshot.boards
+        if (address := view.links.board(each.name)) is not None
+    ]
+    pages = [(page.title, page.title, view.links.page(page.name)) for page in shown]
+    return [*pages[:1], *boards, *pages[1:]]
 
 
 def served_page(made: Made, *, leave: bool) -> str:
@@ -171,6 +238,11 @@ def served_page(made: Made, *, leave: bool) -> str:
     return template.render(
         made=made, view=made.view, nav=navigation(made.view), leave=leave, waiting=False
     )
+
+
+def embedded(chart: charts.Chart) -> str:
+    """Return a page that has one chart alone, to be shown inside of another page."""
+    return environment().get_template("embedded.html.j2").render(chart=chart)
 
 
 def notice(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.alerts.watch import AlertWatch
+from pipelines.results.notes import TimeNote
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
@@ -24,11 +25,12 @@ from pipelines.results.records import (
     Window,
 )
 from pipelines.storage.directory import LastRun
+from pipelines.web.boards import Board
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: Windows that a series shows at most, the newest ones.
-MOST_WINDOWS = 60
+#: Windows that a table and a chart show at most, the newest ones.
+MOST_WINDOWS, MOST_DRAWN = 60, 400
 #: Figures of a metric that stand for it, at most, and of which kinds they may be.
 HEADLINES = 3
 HEADLINE_KINDS = ("share", "mean", "missing", "string", "group", "unexplained")
@@ -49,7 +51,8 @@ class ResultsSnapshot:
     """The results of one revision.
 
     ``revision`` is the reader's, ``state`` the state directory, ``watch`` what looks for alerts and
-    ``job_watch`` what looks at the job, where something does.
+    ``job_watch`` what looks at the job, where something does; ``notes`` are on the axes of time,
+    ``boards`` have pages.
     """
 
     def __init__(
@@ -59,8 +62,11 @@ class ResultsSnapshot:
         state: Path | None = None,
         watch: AlertWatch | None = None,
         job_watch: JobWatch | None = None,
+        notes: Sequence[TimeNote] = (),
+        boards: Sequence[Board] = (),
     ) -> None:
         self._job_watch = job_watch
+        self.notes, self.boards = notes, boards
         self.reader = reader
         self._state = state
         self.revision = revision
@@ -184,20 +190,32 @@ class ResultsSnapshot:
         return {each.segment: each for each in found if each.window_start == start}
 
     def history(
-        self, key: MetricKey, kind: str, items: Sequence[str]
-    ) -> dict[str, dict[datetime, EstimateRecord]]:
-        """Return some estimates of a metric in its newest windows: by item, then by start."""
-        windows = self.windows(key)[-MOST_WINDOWS:]
-        chosen = Chosen(
-            **key._asdict(),
-            segment="",
-            kind=kind,
-            items=tuple(items),
-            since=windows[0].window_start,
-        )
-        found: dict[str, dict[datetime, EstimateRecord]] = {item: {} for item in items}
-        for each in self.reader.estimates(chosen):
-            found[each.item][each.window_start] = each
+        self,
+        key: MetricKey,
+        figures: Sequence[tuple[str, str]],
+        windows: Sequence[Window],
+        segment: str | None = "",
+    ) -> dict[tuple[str, str, str], dict[datetime, EstimateRecord]]:
+        """Return estimates of a metric in some windows: by kind, item and segment, then by start.
+
+        ``figures``: kinds and items; ``segment``: None for every segment.
+        """
+        found: dict[tuple[str, str, str], dict[datetime, EstimateRecord]] = {}
+        wanted: dict[str, list[str]] = {}
+        for kind, item in figures:
+            wanted.setdefault(kind, []).append(item)
+        for kind, items in wanted.items():
+            chosen = Chosen(
+                **key._asdict(),
+                segment=segment,
+                kind=kind,
+                items=tuple(items),
+                since=windows[0].window_start,
+                until=windows[-1].window_end,
+            )
+            for each in self.reader.estimates(chosen):
+                name = (each.kind, each.item, each.segment)
+                found.setdefault(name, {})[each.window_start] = each
         return found
 
 

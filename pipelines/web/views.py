@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Protocol
@@ -11,6 +11,7 @@ from pipelines.results.fields import moment
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate, Window
 from pipelines.web import formats, words
+from pipelines.web.boards import Board
 from pipelines.web.snapshot import HEADLINES, MetricKey, ResultsSnapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -22,7 +23,13 @@ class Links(Protocol):
 
     def page(self, name: str) -> str | None: ...
 
-    def metric(self, key: MetricKey, window: Window | None = None) -> str | None: ...
+    def board(self, name: str) -> str | None: ...
+
+    def metric(
+        self, key: MetricKey, window: Window | None = None, query: RangeQuery | None = None
+    ) -> str | None: ...
+
+    def chart(self, page: str | None, name: str, form: str) -> str | None: ...
 
     def plan(self, plan: CompiledPlan) -> str | None: ...
 
@@ -45,23 +52,53 @@ class PlanView(PageView):
     plan: CompiledPlan
 
 
+@dataclass(frozen=True, kw_only=True)
+class OverviewView(PageView):
+    """The view of the first page: which metrics are looked for, and which part of them is shown."""
+
+    find: str = ""
+    part: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardView(PageView):
+    """The view of the page of a board."""
+
+    board: Board
+
+
 @dataclass(frozen=True)
 class RangeQuery:
     """The part of a page's address that names a range: texts as they were given, empty for none.
 
     ``segment`` is a segment, or names of attributes to have each of theirs; ``against`` is what to
-    compare with, as :meth:`~pipelines.results.range_windows.WindowRange.against` takes it.
+    compare with, as :meth:`~pipelines.results.range_windows.WindowRange.against` takes it;
+    ``items`` are the figures that are drawn, as :func:`figure_of` has them.
     """
 
     since: str = ""
     until: str = ""
     segment: str = ""
     against: str = ""
+    items: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> RangeQuery:
+    def of(cls, given: Mapping[str, str], items: Sequence[str] = ()) -> RangeQuery:
         """Return what an address names."""
-        return cls(**{each.name: given.get(each.name, "").strip() for each in fields(cls)})
+        names = [each.name for each in fields(cls) if each.name != "items"]
+        return cls(**{name: given.get(name, "").strip() for name in names}, items=tuple(items))
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """The parameters of an address that asks the same."""
+        texts = {name: getattr(self, name) for name in ("since", "until", "segment", "against")}
+        items = [("item", each) for each in self.items]
+        return [*((name, text) for name, text in texts.items() if text), *items]
+
+    @property
+    def asks(self) -> bool:
+        """Whether windows are to be put together."""
+        return bool(self.since or self.until or self.against)
 
     def wanted(self, key: MetricKey) -> WindowRange:
         """Return the range of a metric; ParameterError for what is no time."""
@@ -120,6 +157,10 @@ class MetricView(PageView):
         """The estimates that stand for the metric."""
         return headlines(self.rows)
 
+    def address(self, window: Window | None = None) -> str | None:
+        """Return the address of the page with what is asked of it, in this window or another."""
+        return self.links.metric(self.key, window or self.shown, self.query)
+
 
 def title_of(metric: CompiledMetric | None, key: MetricKey) -> str:
     """Return what a metric is, or its name where no plan describes it."""
@@ -147,6 +188,11 @@ def headlines(rows: list[EstimateRecord]) -> list[EstimateRecord]:
     strings = [row for row in by_kind.get("string", []) if row.significant]
     named = shares or strings or by_kind.get("group", []) or by_kind.get("unexplained", [])
     return sorted(named, key=lambda row: -(row.value or 0))[:HEADLINES]
+
+
+def figure_of(row: EstimateRecord) -> str:
+    """Return a figure's name in addresses."""
+    return f"{row.kind} {row.item}".strip()
 
 
 def ends_of(row: EstimateRecord) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from pipelines.web.charts import (
@@ -20,7 +19,7 @@ from pipelines.web.charts import (
     SOFT,
     TRUTH,
     WIDE,
-    chart,
+    Chart,
     level_colours,
     mark,
     rows,
@@ -48,7 +47,7 @@ def _compare(axes: Axes, at: float, seen: Comparison, title: str, *, across: boo
     mark(axes, at, seen.value, None, title, colour=colour, across=across)
 
 
-def sharpening(releases: Sequence[Release]) -> Markup:
+def sharpening(releases: Sequence[Release]) -> Chart:
     """One window's estimate as it was published, over the mix of levels it was made from."""
     label, unit = releases[-1].seen.label, releases[-1].seen.unit
 
@@ -71,12 +70,15 @@ def sharpening(releases: Sequence[Release]) -> Markup:
         below.set_xticks(range(0, max(days) + 1, 7))
         below.set_xlabel("days since the window began")
 
-    return chart(
-        f"{label} of one window as of {len(releases)} days", draw, height=370, parts=(5, 2)
+    return Chart(
+        title=f"{label} of one window as of {len(releases)} days",
+        draw=draw,
+        height=370,
+        parts=(5, 2),
     )
 
 
-def shares(values: Sequence[Comparison]) -> Markup:
+def shares(values: Sequence[Comparison]) -> Chart:
     """Shares, one line each, with their intervals and truths."""
 
     def draw(axes: Axes) -> None:
@@ -86,10 +88,10 @@ def shares(values: Sequence[Comparison]) -> Markup:
         scale(axes, "x", writer_of("share"), UNITS["share"])
 
     title = "Airlines by share with intervals and truth"
-    return chart(title, draw, WIDE, 19 * len(values) + 60)
+    return Chart(title=title, draw=draw, width=WIDE, height=19 * len(values) + 60)
 
 
-def windows(series: WindowSeries) -> Markup:
+def windows(series: WindowSeries) -> Chart:
     """One quantity over the year, window by window, with the truth of all flights as a line."""
 
     def draw(axes: Axes) -> None:
@@ -101,4 +103,5 @@ def windows(series: WindowSeries) -> Markup:
         axes.set_xlabel("28 days from")
         scale(axes, "y", writer_of(series.unit), UNITS[series.unit])
 
-    return chart(f"{series.label} in windows with intervals and truth", draw, WIDE, 300)
+    title = f"{series.label} in windows with intervals and truth"
+    return Chart(title=title, draw=draw, width=WIDE, height=300)

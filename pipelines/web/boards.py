@@ -1,0 +1,56 @@
+"""Boards: charts of several metrics on one page, named in a YAML file; and who may embed charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from sotto.errors import ParameterError
+from sotto.plan.document import yaml_reason
+
+_Text = Annotated[str, BeforeValidator(str)]
+
+
+class _BoardsModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BoardChart(_BoardsModel):
+    """A metric over time, as the address of its page names plan, range, segment and figures."""
+
+    metric: str
+    plan: str | None = None
+    since: _Text = ""
+    until: _Text = ""
+    segment: str = ""
+    items: tuple[str, ...] = ()
+
+
+class Board(_BoardsModel):
+    """A board: its name in addresses, its title, its charts from the top."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+    title: str
+    charts: tuple[BoardChart, ...] = Field(min_length=1, max_length=40)
+
+
+class BoardsFile(_BoardsModel):
+    """The boards of a file, and the origins whose pages may show charts inside of theirs."""
+
+    boards: tuple[Board, ...] = ()
+    embed: tuple[Annotated[str, Field(pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?$")], ...] = ()
+
+
+def load_boards(path: Path) -> BoardsFile:
+    """Return what a file says; ParameterError if it is not such a file."""
+    try:
+        return BoardsFile.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+    except yaml.YAMLError as error:
+        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ParameterError(f"{path}: {where}: {first['msg']}") from None

@@ -1,0 +1,254 @@
+"""Figures over windows, of all reports and of segments: a section of a metric, and of boards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from mechanisms.estimators.local_level import Smoothed, smooth
+from pipelines.results.range_windows import names_of
+from pipelines.results.records import EstimateRecord, Window
+from pipelines.web import charts, formats
+from pipelines.web.boards import BoardChart
+from pipelines.web.metric import charted
+from pipelines.web.snapshot import MOST_DRAWN, MOST_WINDOWS, MetricKey
+from pipelines.web.views import BoardView, MetricView, RangeQuery, figure_of, name_of, newest
+from sotto.errors import ParameterError
+
+#: Windows that a smoothed series has at least.
+_SMOOTHED = 8
+#: Figures to choose from, those that are drawn, and panels of a chart, at most.
+_CHOICES, _FIGURES, _PANELS = 60, 8, 24
+#: Kinds of figures that can be drawn.
+_KINDS = ("share", "group", "mean", "missing", "quantile", "bit", "string", "unexplained")
+
+
+class Past(NamedTuple):
+    """A window, its address, and the figures that are drawn of it."""
+
+    window: Window
+    link: str | None
+    rows: list[EstimateRecord | None]
+
+
+class FigureChoice(NamedTuple):
+    """A figure that can be drawn: its name in addresses and for people."""
+
+    value: str
+    name: str
+    chosen: bool
+
+
+class _Drawn(NamedTuple):
+    """A figure of a segment, by start of the window, and the same of all reports beside it."""
+
+    name: str
+    of: EstimateRecord
+    segment: str
+    rows: Mapping[datetime, EstimateRecord]
+    beside: Mapping[datetime, EstimateRecord] | None
+
+
+def course(view: MetricView) -> Mapping[str, object] | None:
+    """Return the chosen figures over the chosen windows, and what can be chosen."""
+    if len(view.windows) < 2 or not view.headlines:
+        return None
+    known = [row for row in view.rows if row.kind in _KINDS and row.value is not None]
+    named = [row for row in known if figure_of(row) in view.query.items] or view.headlines
+    windows = _windows(view)
+    if not windows:
+        windows = view.windows[-MOST_DRAWN:]
+    drawn = _read(view, named[:_FIGURES], windows)[:_PANELS]
+    smoothed = [_smoothed(each, windows) if each.beside is None else None for each in drawn]
+    marks = _marks(view, windows)
+    panels = [_panel(each, windows, line) for each, line in zip(drawn, smoothed, strict=True)]
+    first = next(iter(names_of(drawn[0].segment)), "") if drawn else ""
+    segments = [name for name in view.snapshot.segments(view.shown) if name]
+    return {
+        "chart": charts.series(
+            f"{view.title} Over {len(windows)} windows",
+            panels,
+            "window from",
+            marks,
+            columns=3 if len(panels) > _FIGURES // 2 and first else 1,
+        ),
+        "marks": marks,
+        "models": [
+            f"{each.name}: {line.model}"
+            for each, line in zip(drawn, smoothed, strict=True)
+            if line is not None
+        ],
+        "names": [each.name for each in drawn],
+        "past": [
+            Past(
+                each,
+                view.address(each),
+                [one.rows.get(each.window_start) for one in drawn],
+            )
+            for each in windows[: -MOST_WINDOWS - 1 : -1]
+        ],
+        "left_out": max(len(windows) - MOST_WINDOWS, 0),
+        "choices": [
+            FigureChoice(figure_of(row), name_of(row), row in named) for row in known[:_CHOICES]
+        ],
+        "segments": [*dict.fromkeys(",".join(names_of(name)) for name in segments), *segments],
+        "others": ["previous", *(["all"] if segments else []), *segments],
+        "chooses": view.address() is not None,
+        "beside": any(each.beside is not None for each in drawn),
+    }
+
+
+def board(view: BoardView) -> Mapping[str, object]:
+    """Return the charts of a board, and which of its metrics have none."""
+    shown, missing = [], []
+    for each in view.board.charts:
+        key = _key(view, each)
+        view_of = None if key is None else _of_chart(view, key, each)
+        found = None if view_of is None else course(view_of)
+        if found is None or view_of is None:
+            missing.append(each.metric)
+            continue
+        shown.append(
+            {
+                "name": each.metric,
+                "title": view_of.title,
+                "link": view.links.metric(view_of.key, None, view_of.query),
+                "segment": each.segment,
+                "chart": found["chart"],
+                "marks": found["marks"],
+            }
+        )
+    return {"shown": shown, "missing": missing}
+
+
+def _key(view: BoardView, chart: BoardChart) -> MetricKey | None:
+    """Return the metric of a chart, of the newest version of its plan."""
+    for key in view.snapshot.newest:
+        if key.metric == chart.metric and chart.plan in (None, key.plan):
+            return key
+    return None
+
+
+def _of_chart(view: BoardView, key: MetricKey, chart: BoardChart) -> MetricView:
+    query = RangeQuery(chart.since, chart.until, chart.segment, "", chart.items)
+    shown = newest(view.snapshot.newest[key])
+    return MetricView(view.snapshot, view.links, view.public, key=key, shown=shown, query=query)
+
+
+def _windows(view: MetricView) -> list[Window]:
+    """Return the newest windows of the ranges that are asked for, and those between them."""
+    query = view.query
+    try:
+        wanted = query.wanted(view.key)
+        ranges = [wanted, *([wanted.against(query.against)] if query.against else [])]
+    except ParameterError:
+        # The section of ranges says what is wrong with them.
+        ranges = []
+    begins = [each.since for each in ranges if each.since is not None]
+    ends = [each.until for each in ranges if each.until is not None]
+    # A range without an end goes on as far as there are windows.
+    first = min(begins) if len(begins) == len(ranges) > 0 else None
+    last = max(ends) if len(ends) == len(ranges) > 0 else None
+    return [
+        each
+        for each in view.windows
+        if (first is None or each.window_start >= first)
+        and (last is None or each.window_end <= last)
+    ][-MOST_DRAWN:]
+
+
+def _read(
+    view: MetricView, named: Sequence[EstimateRecord], windows: Sequence[Window]
+) -> list[_Drawn]:
+    """Return the figures of all reports, or of the segments that are asked for."""
+    segment = view.query.segment
+    figures = [(row.kind, row.item) for row in named]
+    whole = view.snapshot.history(view.key, figures, windows)
+    alone = [
+        _Drawn(_named(row), row, "", whole.get((row.kind, row.item, ""), {}), None) for row in named
+    ]
+    if not segment:
+        return alone
+    if "=" not in segment and not view.query.items:
+        named, figures = named[:1], figures[:1]
+    found = view.snapshot.history(view.key, figures, windows, segment if "=" in segment else None)
+    names = dict.fromkeys(name for _, _, name in found)
+    wanted = [each for each in names if segment in (each, ",".join(names_of(each)))]
+    drawn = [
+        _Drawn(
+            f"{name}: {_named(row)}",
+            row,
+            name,
+            found.get((row.kind, row.item, name), {}),
+            whole.get((row.kind, row.item, ""), {}),
+        )
+        for row in named
+        for name in wanted
+    ]
+    return drawn or alone
+
+
+def _named(row: EstimateRecord) -> str:
+    return name_of(row) + ("" if row.unit in (None, "share") else f", {row.unit}")
+
+
+def _panel(
+    drawn: _Drawn, windows: Sequence[Window], smoothed: Smoothed | None
+) -> charts.SeriesPanel:
+    lines = [] if drawn.beside is None else [_line("", drawn.beside, windows, None, beside=True)]
+    lines.append(_line(drawn.segment, drawn.rows, windows, smoothed))
+    return charts.SeriesPanel(drawn.name, drawn.of.unit or "", lines)
+
+
+def _line(
+    segment: str,
+    rows: Mapping[datetime, EstimateRecord],
+    windows: Sequence[Window],
+    smoothed: Smoothed | None,
+    *,
+    beside: bool = False,
+) -> charts.Line:
+    return charts.Line(
+        segment or "all reports",
+        [each.window_start for each in windows],
+        [_in_window(each, rows.get(each.window_start)) for each in windows],
+        [not each.complete for each in windows],
+        () if smoothed is None else smoothed.values.tolist(),
+        beside,
+    )
+
+
+def _in_window(window: Window, row: EstimateRecord | None) -> charts.Value:
+    if row is None:
+        return (None, None, "")
+    value, ends, text = charted(row)
+    so_far = "" if window.complete else " so far"
+    return (value, ends, f"from {formats.day(window.window_start)}{so_far}, {text}")
+
+
+def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
+    """Return the smoothed series of a figure; None if there is too little to smooth.
+
+    A window without an estimate counts as none: the level does not drift in it.
+    """
+    rows = [drawn.rows.get(each.window_start) for each in windows]
+    values, errors = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
+    for at, row in enumerate(rows):
+        told = row is not None and row.complete and row.method in (None, "unbiased")
+        if row is not None and row.value is not None and told:
+            values[at], errors[at] = row.value, row.standard_error or math.nan
+    values[np.isnan(errors)] = math.nan
+    if np.isfinite(values).sum() < _SMOOTHED:
+        return None
+    return smooth(values, errors)
+
+
+def _marks(view: MetricView, windows: Sequence[Window]) -> list[charts.Mark]:
+    """Return the notes of the time that is drawn, numbered from 1."""
+    begin, end = windows[0].window_start, windows[-1].window_end
+    notes = [each for each in view.snapshot.notes if begin <= each.at <= end]
+    return [charts.Mark(each.at, number, each.text) for number, each in enumerate(notes, 1)]

@@ -1,0 +1,194 @@
+"""Figures over time: figures and segments that are chosen, files of charts, boards, notes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html import unescape
+
+import pytest
+from invented_results import PLAN, app_of, ask, write_results
+
+from pipelines.results.api import create_router
+from pipelines.results.notes import Notes
+from pipelines.results.reader import ResultsReader
+from pipelines.web import charts
+from pipelines.web.access import Access
+from pipelines.web.application import Site, application
+from pipelines.web.boards import load_boards
+from sotto.errors import ParameterError
+
+THEME = "/metrics/app.example/look/1/theme"
+BOARDS = """\
+embed: [https://wiki.example]
+boards:
+  - name: looks
+    title: How it looks
+    charts:
+      - {metric: theme, since: 2025-01-09, items: [share light]}
+      - {metric: gone}
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return app_of(write_results(tmp_path_factory.mktemp("plain")))
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return Notes(tmp_path / "notes.yaml")
+
+
+@pytest.fixture
+def app(tmp_path, notes):
+    """The page with boards and notes."""
+    path = tmp_path / "boards.yaml"
+    path.write_text(BOARDS, "utf-8")
+    reader = ResultsReader(write_results(tmp_path), plans=[PLAN])
+    site = Site(reader, Access(), boards=load_boards(path), notes=notes)
+    return application(site, [create_router(reader, notes=notes)])
+
+
+def cells(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def post(app, body: str, kind: str = "application/json"):
+    return ask(app, "/api/v1/notes", "POST", body.encode(), content_type=kind)
+
+
+def test_the_figures_over_time_are_those_that_are_chosen(plain):
+    rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?item=share+other").text)
+    assert {row["figure"] for row in rows} == {"other"}
+    assert [row["value"] for row in rows] == ["-0.01", "0.0", "0.01"]
+    shown = ask(plain, f"{THEME}?item=share+other").text
+    assert 'value="share other" checked' in shown
+    assert 'value="share light" checked' not in shown
+
+
+def test_a_segment_is_drawn_beside_the_whole(plain):
+    rows = cells(
+        ask(plain, f"{THEME}/charts/course-1.csv?segment=os%3Dlinux&item=share+light").text
+    )
+    by_line = {
+        of: [row["value"] for row in rows if row["of"] == of] for of in ("all reports", "os=linux")
+    }
+    assert by_line == {"all reports": ["0.6"] * 3, "os=linux": ["", "", "0.7"]}
+
+
+def test_each_segment_is_a_panel_of_one_scale(plain):
+    rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?segment=os").text)
+    assert {row["figure"] for row in rows} == {"os=linux: light", "os=<b>: light"}
+
+
+def test_a_range_limits_the_chart_and_what_it_is_compared_with_widens_it(plain):
+    def starts(query: str) -> set[str]:
+        rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?{query}").text)
+        return {row["window_start"][:10] for row in rows}
+
+    assert starts("since=2025-01-09") == {"2025-01-09", "2025-01-16"}
+    assert starts("since=2025-01-09&against=2025-01-02..2025-01-09") == {
+        "2025-01-02", "2025-01-09", "2025-01-16"}  # fmt: skip
+
+
+def test_addresses_of_other_windows_keep_what_was_asked(plain):
+    shown = ask(plain, f"{THEME}?segment=os%3Dlinux&since=2025-01-02&item=share+light").text
+    links = [unescape(each) for each in re.findall(r'href="([^"]*window=[^"]*)"', shown)]
+    assert len(links) >= 3
+    assert all("segment=os%3Dlinux" in each and "item=share+light" in each for each in links)
+
+
+@pytest.mark.parametrize("name", ["course-1", "shares-1", "segments-1", "sharpening-1"])
+def test_every_chart_is_a_file(plain, name):
+    svg = ask(plain, f"{THEME}/charts/{name}.svg")
+    assert svg.headers["content-type"].startswith("image/svg+xml")
+    assert "var(" not in svg.text
+    assert "#1f6fb2" in svg.text or "#164f82" in svg.text
+    assert len(cells(ask(plain, f"{THEME}/charts/{name}.csv").text)) >= 2
+    assert f"{THEME}/charts/{name}.png" in ask(plain, THEME).text
+
+
+def test_a_chart_is_a_png_in_the_colours_of_a_light_page():
+    made = charts.intervals("By segment", ["one"], [(0.1, (0.0, 0.2), "")], "share", "share")
+    assert made.file("png").startswith(b"\x89PNG")
+    assert "var(--estimate)" in made.inline
+
+
+@pytest.mark.parametrize(
+    "name", ["course-2.svg", "course-x.svg", "gone-1.svg", "course-1.gif", "course-1.html"]
+)
+def test_no_other_file_is_there(plain, name):
+    assert ask(plain, f"{THEME}/charts/{name}").status == 404
+
+
+def test_a_board_shows_its_charts_and_says_what_is_missing(app):
+    answer = ask(app, "/boards/looks")
+    assert answer.status == 200
+    assert "How it looks" in ask(app, "/").text
+    assert "Nothing over time yet: gone." in answer.text
+    assert "item=share+light" in answer.text
+    rows = cells(ask(app, "/boards/looks/charts/board-1.csv").text)
+    assert [row["window_start"][:10] for row in rows] == ["2025-01-09", "2025-01-16"]
+    assert ask(app, "/boards/other").status == 404
+
+
+def test_only_the_origins_of_the_file_may_embed_a_chart_and_nothing_else(app):
+    chart = ask(app, f"{THEME}/charts/course-1.html")
+    assert "frame-ancestors https://wiki.example" in chart.headers["content-security-policy"]
+    assert "<nav" not in chart.text
+    assert "frame-ancestors 'none'" in ask(app, THEME).headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("boards: 3", "boards"), ("embed: ['*']", "embed.0"), ("[", "YAML"), ("other: 1", "other")],
+)
+def test_a_file_of_boards_that_is_wrong_says_where(tmp_path, text, said):
+    path = tmp_path / "boards.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ParameterError, match=said):
+        load_boards(path)
+
+
+def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_path):
+    (tmp_path / "notes.yaml").write_text("- {at: 2025-01-10, text: Release <4.2>}", "utf-8")
+    assert post(app, '{"at": "2025-01-12T12:00Z", "text": "Sale"}').status == 201
+    shown = ask(app, THEME).text
+    assert "10 Jan 2025: Release &lt;4.2&gt;" in shown
+    assert "12 Jan 2025 12:00: Sale" in shown
+    found = json.loads(ask(app, "/api/v1/notes").text)["notes"]
+    assert [each["text"] for each in found] == ["Release <4.2>", "Sale"]
+    assert [note.text for note in notes.read()] == ["Release <4.2>", "Sale"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        ('{"at": "2025-01-12", "text": "x"}', "text/plain", 415),
+        ('{"at": "never", "text": "x"}', "application/json", 422),
+        ('{"at": "2025-01-12", "text": ""}', "application/json", 422),
+        ('{"at": "2025-01-12"}', "application/json", 422),
+        ("no json", "application/json", 422),
+        ('{"at": "2025-01-12", "text": "%s"}' % ("x" * 5000), "application/json", 413),
+    ],
+)
+def test_a_note_that_is_none_is_refused(app, notes, body, kind, status):
+    assert post(app, body, kind).status == status
+    assert notes.read() == []
+
+
+def test_the_public_reads_notes_and_adds_none(tmp_path, notes):
+    reader = ResultsReader(write_results(tmp_path), plans=[PLAN])
+    router = create_router(reader, public=True, notes=notes)
+    app = application(Site(reader, Access(public=True), notes=notes), [router])
+    assert ask(app, "/api/v1/notes").status == 200
+    assert post(app, '{"at": "2025-01-12", "text": "x"}').status == 405
+
+
+@pytest.mark.parametrize("find", ["THEME", "which"])
+def test_metrics_are_found_by_their_names_and_descriptions(plain, find):
+    shown = ask(plain, f"/?find={find}").text
+    assert re.findall(r'data-metric="([^"]+)"', shown) == ["app.example/look/1/theme"]
