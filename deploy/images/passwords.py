@@ -35,6 +35,9 @@ def make(folder: Path = FOLDER) -> None:
     # Who asks the database has the same password under the name that its library reads.
     password = database.read_text("ascii").partition("=")[2].strip()
     _write(folder / "client.env", {"PGPASSWORD": password})
+    # Grafana reads results as a role that can change nothing.
+    if not (folder / "reader.env").exists():
+        _write(folder / "reader.env", {"SOTTO_READER_PASSWORD": secrets.token_urlsafe(24)})
     if not (folder / "grafana.env").exists():
         _write(folder / "grafana.env", {"GF_SECURITY_ADMIN_PASSWORD": secrets.token_urlsafe(24)})
     token = folder / "token"

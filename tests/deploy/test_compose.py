@@ -389,6 +389,15 @@ def test_what_watches_finds_what_it_watches() -> None:
         (ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text("utf-8")
     )
     assert sources["datasources"][0]["url"] == "http://prometheus:9090"
+    (results,) = yaml.safe_load(
+        (ROOT / "deploy/grafana/provisioning/datasources/results.yml").read_text("utf-8")
+    )["datasources"]
+    assert results["url"] == "postgres:5432"
+    reader = (ROOT / "deploy/postgres/reader.sh").read_text("utf-8")
+    assert f"CREATE ROLE {results['user']} LOGIN" in reader
+    assert results["secureJsonData"]["password"].strip("$") in reader
+    board = json.loads((ROOT / "deploy/grafana/dashboards/results.json").read_text("utf-8"))
+    assert {panel["datasource"]["uid"] for panel in board["panels"]} == {results["uid"]}
     (provider,) = yaml.safe_load(
         (ROOT / "deploy/grafana/provisioning/dashboards/sotto.yml").read_text("utf-8")
     )["providers"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import sqlalchemy as sql
-from documented_queries import DEVICES, comparable, queries
+from documented_queries import DEVICES, comparable, grafana_queries, queries
 from local_postgres import LocalPostgres
 from stored_results import FIRST, project
 
@@ -134,6 +134,6 @@ def test_documented_queries_give_the_same_rows_as_in_sqlite(
     aggregate(tmp_path / "log", state, (), url)
     assert url.database is not None
     with closing(sqlite3.connect(state / "results.db")) as lite:
-        for query in queries():
+        for query in [*queries(), *grafana_queries()]:
             rows = comparable(lite.execute(query))
             assert comparable(server.execute(url.database, query)) == rows, query

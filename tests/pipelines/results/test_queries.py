@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import nbformat
 import pytest
-from documented_queries import DEVICES, comparable, queries
+from documented_queries import DEVICES, comparable, grafana_queries, queries
 from nbclient import NotebookClient
 
 from examples.notebooks.small_job import play
@@ -35,12 +35,12 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
         duck.execute(f"CREATE VIEW {file.stem} AS SELECT * FROM '{file}'")
     lengths = []
     with closing(sqlite3.connect(f"file:{state / 'results.db'}?mode=ro", uri=True)) as lite:
-        for query in queries():
+        for query in [*queries(), *grafana_queries()]:
             rows = comparable(lite.execute(query))
             assert comparable(duck.execute(query).fetchall()) == rows, query
             lengths.append(len(rows))
     # Nothing is withheld, nothing was rejected.
-    assert lengths == [4, 3, 3, 0, 4, 0, 3]
+    assert lengths == [4, 3, 3, 0, 4, 0, 3, *(2, 4, 4, 3, 3, 3, 3, 0)]
 
 
 @pytest.mark.real_randomness
