@@ -18,6 +18,8 @@ examples:
   sotto estimates --state build/state --experiment
       how arms of experiments differ over all windows, by intervals for all looks; and what the
       planned looks of the metric that decides found
+  sotto estimates --state build/state --returning
+      what part of the devices that were new in a window came again, by age
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
   sotto estimates --state build/state --by os,app_version
       each combination of two segments; --by os is each value of one, an experiment's name its arms
@@ -64,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
     add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
     add(chosen, "--experiment", "how arms of experiments differ over all windows")
+    add(chosen, "--returning", "what part of the devices that were new came again, by age")
     add_format(parser, "table", "csv", "json")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
@@ -80,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
             return _print_range(args, reader, wanted)
         if args.experiment:
             return _print_effects(args, reader)
+        if args.returning:
+            return _print_retention(args, reader)
         chosen = printed.EstimateChoice(
             args.metric, args.window, args.collector, args.by, args.segment, args.under
         )
@@ -134,6 +139,21 @@ def _print_effects(args: argparse.Namespace, reader: ResultsReader) -> int:
     found = reader.effects(Chosen(collector=args.collector, metric=args.metric))
     rows = views.rows_of(views.EFFECTS, found)
     return _print_records(args.format, printed.effects(found), views.EFFECTS, rows)
+
+
+def _print_retention(args: argparse.Namespace, reader: ResultsReader) -> int:
+    from pipelines.results import printed
+    from pipelines.results.reader import Chosen
+
+    if args.window is not None or args.under is not None:
+        raise ParameterError("--returning is of all windows, without --under")
+    found = reader.retention(Chosen(collector=args.collector, metric=args.metric))
+    if args.format == "table":
+        print("\n".join(printed.retention(found)))
+    else:
+        rows = [each.row() for each in found]
+        _print_rows(args.format, list(rows[0]) if rows else [], rows)
+    return 0
 
 
 def _print_records(form: str, lines: list[str], kind: RowSet, rows: Sequence[Sequence[Any]]) -> int:

@@ -24,9 +24,10 @@ from pipelines.results.records import (
     RangeComparison,
     RangeEstimate,
 )
+from pipelines.results.retention import RetentionRate
 from pipelines.results.tables import ESTIMATES
 from pipelines.results.views import VIEW_ESTIMATES
-from sotto.columns import aligned, time_text
+from sotto.columns import aligned, columns, time_text
 from sotto.errors import ParameterError
 
 Row: TypeAlias = Mapping[str, Any]
@@ -340,6 +341,23 @@ def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:
             cells.append((_range_item(row), *numbers, str(remark or "")))
         lines += [title, *_indented(cells), ""]
     return lines
+
+
+def retention(found: Sequence[RetentionRate]) -> list[str]:
+    """Return which part of new devices came again, for people to read: a line a window and age."""
+    if not found:
+        return ["no metric has the measure age, with windows as long as its steps"]
+    return columns(
+        found,
+        {
+            "metric": lambda rate: f"{rate.key[3]} {rate.segment}".strip(),
+            "new from": lambda rate: time_text(milliseconds(rate.since)),
+            "age": lambda rate: str(rate.age),
+            "came again": lambda rate: _number(rate.value),
+            "95 % interval": lambda rate: _interval(rate.low, rate.high),
+            "reports": lambda rate: f"{rate.n:,}",
+        },
+    )
 
 
 def comparisons(found: Sequence[RangeComparison], *, everything: bool) -> list[str]:

@@ -34,6 +34,13 @@ class RetentionRate:
     low: float | None
     high: float | None
 
+    def row(self) -> dict[str, object]:
+        """Return the fields by name, for files."""
+        names = ("collector", "plan", "version", "metric")
+        named = dict(zip(names, self.key, strict=True))
+        fields = {name: value for name, value in vars(self).items() if name != "key"}
+        return {**named, **fields, "since": self.since.isoformat()}
+
 
 def retention_of(
     plans: Iterable[CompiledPlan], rows: Sequence[EstimateRecord]

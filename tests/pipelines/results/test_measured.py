@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from plan_texts import plan_head
 from report_logs import Sent, write
 from step_plans import HOUR
 
+import sotto_cli
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
 from pipelines.results.reader import ResultsReader
@@ -96,6 +98,19 @@ def test_who_came_back_says_how_far_and_how_often(results: Path) -> None:
     assert rows["checkout", "conversion", "paid"] == pytest.approx(1 / 2, abs=0.05)
     assert rows["exports", "share", "2 or more"] == pytest.approx(1 / 3, abs=0.05)
     assert rows["opened", "share", "true"] == pytest.approx(1 / 2, abs=0.05)
+
+
+def test_the_command_prints_retention(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sotto_cli.main(["estimates", "--state", str(results), "--returning"]) == 0
+    said = capsys.readouterr().out
+    assert "came again" in said
+    assert "os=linux" in said
+    command = ["estimates", "--state", str(results), "--returning", "--format", "json"]
+    assert sotto_cli.main(command) == 0
+    rows = json.loads(capsys.readouterr().out)
+    first = next(row for row in rows if (row["segment"], row["age"]) == ("", 1))
+    assert first["metric"] == "age"
+    assert first["low"] < 0.5 < first["high"]
 
 
 def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
