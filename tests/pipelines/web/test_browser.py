@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from invented_results import PLAN, write_results
 
+from deploy.browser import axe
+
 pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 
 ROOT = Path(__file__).parents[3]
@@ -23,6 +25,8 @@ NOTES = """() => {
     const note = () => window.said.push(document.getElementById("live").textContent);
     new MutationObserver(note).observe(document.body, { childList: true, subtree: true });
 }"""
+#: Rules of axe: WCAG 2.2 AA, and the order of headings among others.
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 #: Milliseconds that a page may take to become what is waited for.
 PATIENCE = 300_000
 
@@ -105,6 +109,23 @@ def test_the_keyboard_reaches_the_content_and_what_figures_mean(open_page, addre
     page.keyboard.press("Enter")
     sentence.wait_for()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_violation_of_wcag_that_axe_finds(open_page, address, scheme):
+    script = axe()
+    if script is None:
+        pytest.skip("axe-core: make browser")
+    # The page's policy allows no script of another.
+    page = open_page(address, color_scheme=scheme, bypass_csp=True)
+    for path in (*PAGES, f"{THEME}?segment=os", f"{THEME}?since=2026-01-01"):
+        page.goto(f"{address}{path}")
+        page.evaluate(script.read_text("utf-8"))
+        found = page.evaluate(
+            "axe.run({runOnly: {type: 'tag', values: RULES}})".replace("RULES", str(RULES))
+        )
+        assert found["violations"] == [], path
+        assert len(found["passes"]) > 10, "every draw: it looked at the page"
 
 
 def test_no_page_is_wider_than_a_narrow_phone(open_page, address):

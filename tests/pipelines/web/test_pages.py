@@ -175,7 +175,7 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
 
 def test_every_kind_and_reason_has_a_sentence():
     kinds = {"share", "group", "mean", "missing", "quantile", "cdf", "bit", "string", "unexplained"}
-    assert set(words.KINDS) == {*kinds, "false_names"}
+    assert set(words.KINDS) == {*kinds, "false_names", "conversion"}
     assert set(MEANINGS) == set(Reason)
 
 
