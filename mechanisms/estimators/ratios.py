@@ -27,7 +27,7 @@ class Ratio:
     --------
     >>> low, high = Ratio(0.3, 0.6, 0.0001, 0.0001).interval(0.95)
     >>> round(low, 4), round(high, 4)
-    (0.4645, 0.5376)
+    (0.464, 0.5371)
     """
 
     top: float
@@ -68,7 +68,7 @@ def conversions(counts: Ints, pairs: Floats) -> list[Estimate]:
 
     >>> found = conversions(np.array([[500, 300, 200]]), np.array([[0.8, 0.1]]))
     >>> [round(each.value, 3) for each in found]
-    [0.571, 0.357]
+    [0.429, 0.333]
     """
     by_level = tuple(int(n) for n in counts.sum(axis=1))
     n, steps = sum(by_level), counts.shape[1]
