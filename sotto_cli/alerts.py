@@ -116,7 +116,7 @@ def _print_watched(judgements: list[Judgement]) -> None:
         if not (found.judged and math.isfinite(found.level)):
             rows.append((name, windows, "learning", "", "", "", ""))
             continue
-        least = [found.smallest(within) for within in (1, 4)]
+        least = [found.smallest(within) for within in (2, 4)]
         shown = [found.level, found.error, found.drift]
         numbers = [f"{number:.3g}" for number in shown]
         rows.append(
@@ -125,10 +125,10 @@ def _print_watched(judgements: list[Judgement]) -> None:
     if not rows:
         print("no figures: no window is ripe yet")
         return
-    head = ("figure", "windows", "expected", "noise", "drift", "found at once", "within 4")
+    head = ("figure", "windows", "expected", "noise", "drift", "found within 2", "within 4")
     print("\n".join(table(head, rows)))
     years = min(each.years for each in judgements)
     print(f"\n{len(rows)} figures; a false alarm of any single one in {years:,.0f} years")
     print("noise: standard deviation of the next window around what is expected of it;")
     print("found at once, within 4: the smallest shift that is found with 90 % probability within")
-    print("one window, and within four")
+    print("two windows, and within four")

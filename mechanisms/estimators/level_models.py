@@ -97,8 +97,12 @@ class LevelModels:
         """Take it that a window is missing."""
         self.variances = self.variances + self.drifts
 
-    def take(self, values: Floats, error: float) -> Floats:
-        """Learn from a window of each series, shape (s,); return its scores, 0 of a first one."""
+    def take(self, values: Floats, error: float, most: float = math.inf) -> Floats:
+        """Learn from a window of each series, shape (s,); return its scores, 0 of a first one.
+
+        A level follows a window as if it were ``most`` standard deviations off at most, so that a
+        single one far off does not make those after it look far off on the other side.
+        """
         noise = self.spreads + error**2
         if np.isinf(self.variances[0]):
             self.levels, self.variances = self.levels + (values[:, None] - self.levels), noise
@@ -113,7 +117,7 @@ class LevelModels:
         tail = (shares * ndtr(-side[:, None] * standard)).sum(axis=1)
         self.weights = self.weights + _learned(standard) - 0.5 * np.log(total)
         gain = self.variances / total
-        self.levels = self.levels + gain * surprise
+        self.levels = self.levels + gain * np.sqrt(total) * np.clip(standard, -most, most)
         self.variances = gain * noise
         scores: Floats = -side * ndtri(np.maximum(tail, 1e-300))
         return scores

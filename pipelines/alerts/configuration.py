@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -16,10 +19,11 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     create_model,
+    model_validator,
 )
 
 from pipelines.alerts.notifiers import NOTIFIERS
-from pipelines.alerts.notifiers.base import Notifier
+from pipelines.alerts.notifiers.base import Notifier, checked_url
 from sotto.errors import ParameterError
 from sotto.plan.document import yaml_reason
 from sotto.plan.scalars import Duration
@@ -51,6 +55,36 @@ class MetricWatched(_ConfigurationModel):
     drift: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
+class Holiday(_ConfigurationModel):
+    """Days, in UTC, whose windows are neither judged nor learned from."""
+
+    name: StrictStr
+    first: date
+    last: date
+    #: Whether the same days of all other years are meant, too.
+    yearly: StrictBool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.first <= self.last < self.first + timedelta(days=366):
+            raise ValueError("last must be no earlier than first, and within a year of it")
+        return self
+
+    def touches(self, start: datetime, end: datetime) -> bool:
+        """Return whether some of a window's time, from ``start`` to ``end``, is among the days."""
+        return any(
+            begin < end and start < begin + (self.last - self.first) + timedelta(days=1)
+            for begin in self._begins(start, end)
+        )
+
+    def _begins(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        years = range(start.year - 1, end.year + 1) if self.yearly else (self.first.year,)
+        for year in years:
+            leap_day = (self.first.month, self.first.day) == (2, 29)
+            first = date(year, 3, 1) if leap_day and year % 4 else self.first.replace(year=year)
+            yield datetime.combine(first, time(), UTC)
+
+
 #: All keys of ``notify``, each of them optional.
 _NotifyFile = create_model(
     "_NotifyFile",
@@ -66,7 +100,7 @@ def _configured(given: object, info: ValidationInfo) -> dict[str, Notifier]:
 
 
 class Configuration(_ConfigurationModel):
-    """Figures to watch, how often an alert may be false, and who is told of it."""
+    """Figures to watch, how often an alert may be false, days that do not count, who is told."""
 
     #: Expected number of false alarms of all watched figures together.
     false_alarms_per_year: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
@@ -74,6 +108,9 @@ class Configuration(_ConfigurationModel):
     metrics: tuple[MetricWatched, ...] | None = Field(default=None, min_length=1)
     #: How long after its end a window is judged; if not given, when its last level is due.
     settle: Duration | None = None
+    holidays: tuple[Holiday, ...] = ()
+    #: The address of the page of results, without ``/alerts``: messages then have links to it.
+    page: Annotated[StrictStr, AfterValidator(checked_url)] | None = None
     #: By their keys.
     notify: Annotated[dict[str, Notifier], BeforeValidator(_configured)] = Field(
         default_factory=dict

@@ -17,8 +17,11 @@ from mechanisms.estimators.shifts import LEAST_RUN, MOST_RUN, Shift, Watched, th
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.kept import Alert, Figure, Judged, Kept
 from pipelines.alerts.series import Series
+from pipelines.web.formats import sparkline
 
 _YEAR = timedelta(days=365.25)
+#: Windows of a figure that a message draws.
+_COURSE = 26
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgem
         windows = _YEAR / each.figure.length * len(series)
         run = min(max(windows / configuration.false_alarms_per_year, LEAST_RUN), MOST_RUN)
         threshold = threshold_of(run, learned=True)
-        watched = watch(each.values, each.errors, threshold, each.drift)
+        watched = watch(each.judged, each.errors, threshold, each.drift)
         found.append(Judgement(each, watched, run))
     return found
 
@@ -60,11 +63,11 @@ def smoothed(judgement: Judgement) -> Smoothed | None:
     It is smoothed on each side of a shift by itself, with the drift that its detector expects.
     """
     series = judgement.series
-    if not np.isfinite(series.values).any():
+    if not np.isfinite(series.judged).any():
         return None
     cuts = [0, *(shift.onset for shift in judgement.found.shifts), len(series.values)]
     parts = [
-        smooth(series.values[start:end], series.errors[start:end], judgement.found.drift)
+        smooth(series.judged[start:end], series.errors[start:end], judgement.found.drift)
         for start, end in itertools.pairwise(cuts)
     ]
     return Smoothed(
@@ -109,9 +112,36 @@ def update(
         if series is not None and alert.since >= series.first:
             alert.standing = alert.id in standing
     new.sort(key=lambda alert: (alert.window_end, alert.figure))
+    _group([alert for alert in new if alert.news])
     kept.add(new)
     kept.evaluated = now
     return new
+
+
+def _group(alerts: Sequence[Alert]) -> None:
+    """Put alerts together whose figures moved at the same time: the clearest speaks for all.
+
+    The times from the shift to the window by which it was told overlap, directly or through others
+    of the group; all are of one collector.
+    """
+    group: list[Alert] = []
+    until: datetime | None = None
+    for alert in sorted(alerts, key=lambda each: (each.collector, each.since)):
+        if until is None or alert.collector != group[0].collector or alert.since >= until:
+            _lead(group)
+            group, until = [], alert.window_end
+        group.append(alert)
+        until = max(until, alert.window_end)
+    _lead(group)
+
+
+def _lead(group: Sequence[Alert]) -> None:
+    if len(group) > 1:
+        leader = max(group, key=lambda each: abs(each.sigma))
+        others = [each for each in group if each is not leader]
+        leader.others = [each.sentence() for each in sorted(others, key=lambda each: each.figure)]
+        for each in others:
+            each.told_by = leader.id
 
 
 def _same(alert: Alert, shift: Shift, series: Series) -> bool:
@@ -148,8 +178,13 @@ def _alert(
     direction = _direction(shift)
     start = series.start(shift.window)
     about = json.dumps([figure.key, direction, start.isoformat()])
+    name = hashlib.sha256(about.encode()).hexdigest()[:24]
+    page = configuration.page
+    shown = series.values[max(0, shift.window + 1 - _COURSE) : shift.window + 1]
     return Alert(
-        id=hashlib.sha256(about.encode()).hexdigest()[:24],
+        id=name,
+        link=None if page is None else f"{page.rstrip('/')}/alerts#{name}",
+        course=sparkline(shown.tolist()),
         raised=now,
         **{name: getattr(figure, name) for name in Figure._fields[:-1]},
         unit=series.unit,

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.storage.files import replace
+from pipelines.web import formats
 from sotto.errors import AggregationError
 from sotto.files import try_lock
 
@@ -110,6 +111,12 @@ class Alert(_KeptModel):
     predicted_windows: int | None
     #: Whether it is about a window that was judged for the first time, or revised, and is sent.
     news: bool
+    #: The figure's last windows as a line of text, and the address of the page's entry.
+    course: str = ""
+    link: str | None = None
+    #: What moved at the same time, in sentences; or the id of the alert that says this one, too.
+    others: list[str] = Field(default_factory=list)
+    told_by: str | None = None
     #: Whether the results still say so, as they are now.
     standing: bool = True
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
@@ -125,9 +132,9 @@ class Alert(_KeptModel):
         """Say it in one sentence."""
         went = "rose" if self.direction == "up" else "fell"
         return (
-            f"{self.figure.name} {went} from {self.expected:.4g} by {abs(self.change):.3g}"
-            f"{self._of_unit} (95 %: {self._ends}; {abs(self.sigma):.1f} standard errors) "
-            f"since {_day(self.since)}"
+            f"{self.figure.name} {went} from {formats.quantity(self.expected, self.unit)} by "
+            f"{formats.difference(abs(self.change), self.unit)} (95 %: {self.reach}; "
+            f"{abs(self.sigma):.1f} standard errors) since {formats.day(self.since)}"
         )
 
     def paragraph(self) -> list[str]:
@@ -140,12 +147,15 @@ class Alert(_KeptModel):
         )
         return [
             self.sentence(),
+            *(f"  {self.course}" for _ in self.course[:1]),
+            *(f"  at the same time {each}" for each in self.others),
             f"  plan {self.plan} of {self.collector}, revision {self.revision}; it took "
             f"{_windows(self.windows)} of {self.figure.length.total_seconds() / 86400:g} days, up "
-            f"to {self.window_end:%Y-%m-%d %H:%M} UTC;",
+            f"to {formats.day(self.window_end)} UTC;",
             f"  a shift of this size is found {found};",
             f"  {rate:g} false alarm{'' if rate == 1 else 's'} a year are expected of the "
             f"{self.figures} figures watched",
+            *(f"  {link}" for link in [self.link] if link is not None),
         ]
 
     def data(self) -> dict[str, object]:
@@ -153,15 +163,11 @@ class Alert(_KeptModel):
         return self.model_dump(mode="json", exclude={"deliveries", "standing"})
 
     @property
-    def _of_unit(self) -> str:
-        return "" if self.unit in (None, "share") else f" {self.unit}"
-
-    @property
-    def _ends(self) -> str:
-        low, high = sorted((self.low, self.high))
+    def reach(self) -> str:
+        """The interval of the change, in its direction."""
         sign = -1 if self.direction == "down" else 1
-        one, other = sorted((sign * low, sign * high))
-        return f"{one:.3g} to {other:.3g}"
+        ends = sorted((sign * self.low, sign * self.high))
+        return " to ".join(formats.difference(end, self.unit) for end in ends)
 
 
 class Judged(_KeptModel):
@@ -234,10 +240,6 @@ def changing(path: Path) -> Iterator[Kept]:
         replace(path, kept.model_dump_json(indent=1).encode())
     finally:
         os.close(descriptor)
-
-
-def _day(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
 
 
 def _windows(count: int) -> str:

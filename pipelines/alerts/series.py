@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from mechanisms.arrays import Floats
-from pipelines.alerts.configuration import Configuration, MetricWatched
+from mechanisms.arrays import Bools, Floats
+from pipelines.alerts.configuration import Configuration, Holiday, MetricWatched
 from pipelines.alerts.kept import Figure
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import EstimateRecord
@@ -28,7 +28,7 @@ class Series:
     """A figure's windows, in order and without gaps.
 
     ``values``, ``errors``: shape (t,); NaN where a window is missing or withheld. ``revisions``:
-    of each window, 0 for none.
+    of each window, 0 for none. ``holidays``: shape (t,), whether a window has days of a holiday.
     """
 
     figure: Figure
@@ -38,10 +38,16 @@ class Series:
     values: Floats
     errors: Floats
     revisions: tuple[int, ...]
+    holidays: Bools
 
     def start(self, window: int) -> datetime:
         """Return where a window begins."""
         return self.first + window * self.figure.length
+
+    @property
+    def judged(self) -> Floats:
+        """The values that are judged and learned from; NaN where there is none."""
+        return np.where(self.holidays, math.nan, self.values)
 
 
 def read_series(reader: ResultsReader, configuration: Configuration) -> list[Series]:
@@ -66,7 +72,7 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
                 rows.setdefault(_figure(row), []).append(row)
         for figure, of in rows.items():
             if wanted.items is not None or not _is_rest(figure, rows):
-                found.append(_series(figure, of, wanted.drift))
+                found.append(_series(figure, of, wanted.drift, configuration.holidays))
     unique = {each.figure: each for each in reversed(found)}
     return [unique[figure] for figure in sorted(unique)]
 
@@ -130,7 +136,12 @@ class _Settling:
         return timedelta(milliseconds=due)
 
 
-def _series(figure: Figure, rows: Iterable[EstimateRecord], drift: float | None) -> Series:
+def _series(
+    figure: Figure,
+    rows: Iterable[EstimateRecord],
+    drift: float | None,
+    holidays: Sequence[Holiday],
+) -> Series:
     by_start: dict[datetime, list[EstimateRecord]] = {}
     for row in rows:
         by_start.setdefault(row.window_start, []).append(row)
@@ -147,7 +158,10 @@ def _series(figure: Figure, rows: Iterable[EstimateRecord], drift: float | None)
         values[at], errors[at] = _together(of)
         revisions[at] = max(row.revision for row in of)
         unit = of[-1].unit
-    return Series(figure, unit, drift, first, values, errors, tuple(revisions))
+    starts = [first + at * figure.length for at in range(windows)]
+    skipped = [any(day.touches(at, at + figure.length) for day in holidays) for at in starts]
+    skips = np.array(skipped, dtype=bool)
+    return Series(figure, unit, drift, first, values, errors, tuple(revisions), skips)
 
 
 def _together(rows: Sequence[EstimateRecord]) -> tuple[float, float]:

@@ -90,7 +90,7 @@ class AlertWatch:
         with file.changing(self._path) as kept:
             now = self._clock()
             new = update(kept, judgements, self.configuration, now)
-            for alert in (each for each in new if each.news):
+            for alert in (each for each in new if each.news and each.told_by is None):
                 alert.deliveries = {name: Delivery(next=now) for name in self._notifiers}
         self._revision = revision
         undelivered = self.deliver()

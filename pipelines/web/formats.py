@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, time
 
 #: The text in place of a number that does not exist.
 NOTHING = "–"
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def percent(value: float) -> str:
@@ -58,6 +59,29 @@ def quantity(value: float | None, unit: str | None) -> str:
         return NOTHING
     named = "" if unit in (None, "", "share", "rank") else f" {unit}"
     return writer_of(unit)(value) + named
+
+
+def difference(value: float, unit: str | None) -> str:
+    """Return how far two numbers of a unit are apart: shares in percentage points.
+
+    >>> difference(0.0312, "share"), difference(-1.5, "min")
+    ('3.12 points', '−1.5 min')
+    """
+    return f"{number(100 * value)} points" if unit == "share" else quantity(value, unit)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a picture of numbers in one line of text, with a gap where one is NaN.
+
+    >>> sparkline([1.0, 2.0, math.nan, 8.0]), sparkline([math.nan])
+    ('▁▂ █', ' ')
+    """
+    known = [value for value in values if math.isfinite(value)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    step = (high - low) / (len(_BLOCKS) - 1) or 1.0
+    return "".join(
+        _BLOCKS[round((value - low) / step)] if math.isfinite(value) else " " for value in values
+    )
 
 
 def interval(low: float | None, high: float | None, unit: str | None) -> str:

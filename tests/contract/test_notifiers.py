@@ -78,7 +78,7 @@ def test_an_alert_is_posted_once_and_again_with_the_same_bytes(made):
     path, headers, body = first
     assert path == PATH
     assert headers["Content-Type"] == "application/json"
-    assert "colour red rose from 0.2 by 0.1" in json.loads(body)["text"]
+    assert "colour red rose from 20 % by 10 points" in json.loads(body)["text"]
 
 
 @pytest.mark.parametrize(("status", "why"), [(302, "redirects are not followed"), (500, "500")])

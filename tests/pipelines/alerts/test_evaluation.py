@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from moving_results import DAY, RIPE, START, WEEK, MovingResults, compiled, when
 from receiver import calling
 
 from pipelines.alerts import kept as file
-from pipelines.alerts.configuration import Configuration, MetricWatched
+from pipelines.alerts.configuration import Configuration, Holiday, MetricWatched
 from pipelines.alerts.evaluation import judge, smoothed
 from pipelines.alerts.kept import MOST_ALERTS, Kept
 from pipelines.alerts.series import read_series
@@ -24,6 +24,7 @@ RED = Configuration(
     false_alarms_per_year=0.05, metrics=(MetricWatched(metric="colour", items=("red",)),)
 )
 NOISE = 0.02
+WEEK_LONG = timedelta(days=7)
 
 
 def steady(windows, level=0.2, seed=1):
@@ -66,7 +67,9 @@ def test_a_planted_shift_is_new_once(results):
     assert alert.windows_between_false_alarms == pytest.approx(20 * 365.25 / 7)
     assert watch.look().new == []
     assert [each.id for each in watch.kept().alerts] == [alert.id]
-    assert alert.sentence().startswith("colour red rose from 0.")
+    assert alert.sentence().startswith(
+        "colour red rose from 19.7 % by 15.5 points (95 %: 12.4 points to "
+    )
 
 
 def test_revised_windows_do_not_alarm_twice_and_an_alert_stays_as_it_was(results):
@@ -106,15 +109,15 @@ def test_what_lies_further_back_is_listed_and_not_sent(results):
 
 
 def test_a_shift_in_the_newest_window_is_sent_the_first_time(results):
-    results.write({"red": [*steady(30), (0.5, NOISE)]})
+    results.write({"red": [*steady(30), *[(0.5, NOISE)] * 2]})
     (alert,) = watching(results).look().new
-    assert alert.window_start == when(30)
+    assert (alert.since, alert.window_start) == (when(30), when(31))
 
 
 def test_a_window_is_judged_once_its_last_level_is_due(results):
     """That is a day and the resolution after its end; or as the configuration says."""
     end = START + 31 * WEEK
-    results.write({"red": [*steady(30), (0.5, NOISE)]}, clock=end + RIPE - 1)
+    results.write({"red": [*steady(29), *[(0.5, NOISE)] * 2]}, clock=end + RIPE - 1)
     assert watching(results).look().new == []
     at_once = RED.model_copy(update={"settle": 0})
     assert len(judge(read_series(results.reader(), at_once), at_once)[0].found.shifts) == 1
@@ -126,7 +129,7 @@ def test_withheld_and_missing_windows_are_passed_over(results):
     series = steady(20)
     series[5] = None
     results.write({"red": series})
-    results.write({"red": [(0.5, NOISE)]}, first=25)
+    results.write({"red": [(0.5, NOISE)] * 2}, first=25)
     (series_read,) = read_series(results.reader(), RED)
     assert np.flatnonzero(np.isnan(series_read.values)).tolist() == [5, 20, 21, 22, 23, 24]
     assert series_read.revisions[5] == 1
@@ -154,9 +157,9 @@ def test_false_alarms_are_shared_among_all_figures(results):
     judged = judge(read_series(results.reader(), Configuration()), Configuration())
     assert [each.series.figure.item for each in judged] == ["blue", "red"]
     assert [each.years for each in judged] == pytest.approx([2, 2])
-    ten = Configuration(false_alarms_per_year=10)
-    often = judge(read_series(results.reader(), ten), ten)
-    assert [each.years for each in often] == pytest.approx([0.2, 0.2])
+    four = Configuration(false_alarms_per_year=4)
+    often = judge(read_series(results.reader(), four), four)
+    assert [each.years for each in often] == pytest.approx([0.5, 0.5])
 
 
 def test_segments_are_watched_instead_of_all_reports_where_that_is_asked_for(results):
@@ -201,7 +204,7 @@ def test_the_file_is_not_written_over_when_it_is_damaged(tmp_path):
 
 
 def test_the_oldest_alerts_go(results):
-    results.write({"red": [*steady(30), (0.5, NOISE)]})
+    results.write({"red": [*steady(30), *[(0.5, NOISE)] * 2]})
     (alert,) = watching(results).look().new
     kept = Kept(alerts=[alert])
     kept.add([alert.model_copy(update={"id": str(n)}) for n in range(MOST_ALERTS)])
@@ -209,7 +212,7 @@ def test_the_oldest_alerts_go(results):
 
 
 def test_a_failed_delivery_waits_longer_each_time_and_is_given_up(results):
-    results.write({"red": [*steady(30), (0.5, NOISE)]})
+    results.write({"red": [*steady(30), *[(0.5, NOISE)] * 2]})
     (alert,) = watching(results).look().new
     delivery = file.Delivery(next=alert.raised)
     waits = []
@@ -221,3 +224,45 @@ def test_a_failed_delivery_waits_longer_each_time_and_is_given_up(results):
     assert waits[-1] == 3600
     delivery.failed(datetime.now(UTC) + timedelta(days=8), alert.raised, "refused")
     assert (delivery.next, delivery.attempts) == (None, 13)
+
+
+def test_windows_of_a_holiday_are_neither_judged_nor_learned_from(results):
+    """A dip of two weeks is an alert; named, it is none."""
+    results.write({"red": [*steady(30), *[(0.05, NOISE)] * 2, *steady(10, seed=2)]})
+    (unnamed,) = judge(read_series(results.reader(), RED), RED)
+    assert [shift.onset for shift in unnamed.found.shifts] == [30]
+    days = Holiday(name="summer", first=when(30).date(), last=when(31).date())
+    named = RED.model_copy(update={"holidays": (days,)})
+    (judged,) = judge(read_series(results.reader(), named), named)
+    assert (judged.found.shifts, judged.found.judged) == ((), unnamed.found.judged - 2)
+    # The series still has them, for the page to draw.
+    assert judged.series.values[30] == pytest.approx(0.05)
+    assert np.flatnonzero(judged.series.holidays).tolist() == [30, 31]
+
+
+def test_a_yearly_holiday_touches_windows_of_all_years():
+    days = Holiday(name="new year", first=date(2024, 12, 24), last=date(2025, 1, 1), yearly=True)
+    first = datetime(2026, 12, 17, tzinfo=UTC)
+    touched = [days.touches(first + n * WEEK_LONG, first + (n + 1) * WEEK_LONG) for n in range(4)]
+    assert touched == [False, True, True, False]
+    once = days.model_copy(update={"yearly": False})
+    assert not once.touches(first + WEEK_LONG, first + 2 * WEEK_LONG)
+
+
+def test_figures_that_move_together_are_one_message(results):
+    """The clearest speaks for the others; one that moves by itself later is another message."""
+    sent = []
+    level = {"red": (0.2, 0.5), "blue": (0.5, 0.35), "green": (0.3, 0.3)}
+    before = {name: steady(30, low, seed=n) for n, (name, (low, _)) in enumerate(level.items())}
+    results.write(before)
+    all_items = Configuration(false_alarms_per_year=0.05)
+    watch = watching(results, all_items, notifiers=calling(lambda alert, now: sent.append(alert)))
+    watch.look()
+    results.write({name: [(high, NOISE)] * 3 for name, (_, high) in level.items()}, first=30)
+    new = {alert.item: alert for alert in watch.look().new}
+    assert new.keys() == {"red", "blue"}
+    assert [alert.item for alert in sent] == ["red"]
+    assert new["blue"].told_by == new["red"].id
+    assert new["red"].others == [new["blue"].sentence()]
+    assert f"  at the same time {new['blue'].sentence()}" in new["red"].paragraph()
+    assert f"  {new['red'].course}" in new["red"].paragraph()

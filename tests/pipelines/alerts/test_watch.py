@@ -28,7 +28,7 @@ class Clock:
 
 def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
     results = MovingResults(tmp_path)
-    results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
+    results.write({"red": [(0.2, 0.02)] * 19 + [(0.5, 0.02)] * 2})
     clock, warnings = Clock(), []
     with receiving(503, 500) as server:
         configuration = Configuration.model_validate({"notify": {"webhook": {"url": url(server)}}})
@@ -66,20 +66,25 @@ def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
 
 def test_one_alert_that_is_refused_does_not_hold_up_the_others(tmp_path):
     results = MovingResults(tmp_path)
-    jump = [(0.2, 0.02)] * 20 + [(0.5, 0.02)]
-    results.write({"blue": jump, "green": jump, "red": jump})
+    items = ["blue", "green", "red"]
+    results.write({item: [(0.2, 0.02)] * 14 for item in items})
     with receiving(400) as server:
         configuration = Configuration.model_validate({"notify": {"webhook": {"url": url(server)}}})
         path = tmp_path / "alerts.json"
         watch = AlertWatch(results.reader(), configuration, path, warn=lambda text: None)
-        assert watch.look().undelivered == 1
-    items = [json.loads(body)["data"]["item"] for *_, body in server.received]
-    assert items == ["blue", "green", "red"]
+        watch.look()
+        # One after another, so that each is a message of its own.
+        for number, item in enumerate(items):
+            moved = {each: [(0.5 if each == item else 0.2, 0.02)] * 2 for each in items[number:]}
+            results.write(moved, first=14 + 2 * number)
+            assert watch.look().undelivered == 1
+    posted = [json.loads(body)["data"]["item"] for *_, body in server.received]
+    assert list(dict.fromkeys(posted)) == items
 
 
 def test_a_notifier_that_breaks_its_contract_stops_no_other(tmp_path):
     results = MovingResults(tmp_path)
-    results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
+    results.write({"red": [(0.2, 0.02)] * 19 + [(0.5, 0.02)] * 2})
     sent, warnings = [], []
 
     def breaks(alert, now):
@@ -117,7 +122,7 @@ def test_a_watch_that_runs_sends_what_comes(tmp_path):
     try:
         # There are no results yet, which is said once and not the end.
         results.write({"red": [(0.2, 0.02)] * 20})
-        results.write({"red": [(0.5, 0.02)]}, first=20)
+        results.write({"red": [(0.5, 0.02)] * 2}, first=20)
         assert arrived.wait(600)
     finally:
         stopped.set()

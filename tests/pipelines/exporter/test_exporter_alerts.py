@@ -26,7 +26,7 @@ def exposed(*paths):
 
 def test_alerts_are_exposed(tmp_path):
     results = MovingResults(tmp_path)
-    jump = [(0.2, 0.02)] * 20 + [(0.5, 0.02)]
+    jump = [(0.2, 0.02)] * 19 + [(0.5, 0.02)] * 2
     results.write({"red": jump, "blue": [(0.7, 0.02)] * 21})
     path = tmp_path / "alerts.json"
     watch = AlertWatch(

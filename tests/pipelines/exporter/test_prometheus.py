@@ -263,7 +263,7 @@ def test_every_alert_fires_when_it_should_and_no_other_time(tmp_path):
 def alarmed(folder: Path) -> str:
     """Return what is exposed of results that moved, and of which some are poisoned."""
     results = MovingResults(folder)
-    results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
+    results.write({"red": [(0.2, 0.02)] * 19 + [(0.5, 0.02)] * 2})
     path = folder / "alerts.json"
     watch = AlertWatch(results.reader(), Configuration(), path, warn=lambda text: None)
     assert watch.look().new

@@ -30,7 +30,7 @@ def refuses(alert, now):
 @pytest.fixture
 def results(tmp_path):
     found = MovingResults(tmp_path)
-    found.write({NASTY: [(0.2, 0.02)] * 20 + [(0.5, 0.02)], "blue": [(0.7, 0.02)] * 21})
+    found.write({NASTY: [(0.2, 0.02)] * 19 + [(0.5, 0.02)] * 2, "blue": [(0.7, 0.02)] * 21})
     return found
 
 
@@ -55,7 +55,7 @@ def test_what_moved_is_shown_with_its_chart(results):
     shown = Html(text)
     assert f"colour {NASTY} rose by 30 points" in shown.text
     assert "From 20 %, since" in shown.text
-    assert "nine of ten shifts of this size are found within 1" in shown.text
+    assert "nine of ten shifts of this size are found within 2" in shown.text
     assert "webhook: not delivered yet (it answered <b>500</b>)" in shown.text
     assert "line: local level, drift" in shown.text
     assert text.count('role="img"') == 1
@@ -115,4 +115,4 @@ def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_p
         assert process.returncode == 0
     found = [json.loads(body) for _, _, body in server.received]
     assert [each["data"]["item"] for each in found] == [NASTY]
-    assert found[0]["text"].startswith(f"colour {NASTY} rose from 0.2 by 0.3")
+    assert found[0]["text"].startswith(f"colour {NASTY} rose from 20 % by 30 points")
