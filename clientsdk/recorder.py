@@ -59,9 +59,9 @@ class Recorder:
         self._responds = any(metric.holds_response for metric in plan.measured)
         #: Period, day, step and number of the consent of the last use that measures know of.
         self._attended: tuple[int, ...] | None = None
-        #: Uses that are to be written, by tally, and the last of each that is: the number of the
-        #: consent, and of the last the period too.
-        self._uses: dict[str, int] = {}
+        #: Period and number of the consent, by tally: of uses that are to be written, and of the
+        #: last that is.
+        self._uses: dict[str, tuple[int, int]] = {}
         self._written: dict[str, tuple[int, int]] = {}
 
     def attempt(
@@ -193,7 +193,7 @@ class Recorder:
         period = max(now // self._plan.period, store.period)
         # A response is drawn anew at most once a process and period.
         if times and self._written.get(tally) != (period, store.consents):
-            self._uses[tally] = store.consents
+            self._uses[tally] = period, store.consents
         return ACCEPTED
 
     def _respond(self, connection: Connection, terms: RecordingTerms) -> list[str]:
@@ -205,7 +205,8 @@ class Recorder:
         drawn_for = store.identity.pseudonym, self._source, self._plan.resolution
         before = measures.state_of(connection, tally)
         drawn = measures.response(terms.metric, True, *drawn_for)
-        used = self._uses.get(tally) == store.consents
+        # A use must not show in the answers of two periods: one that was not written is lost.
+        used = self._uses.get(tally) == (store.period, store.consents)
         measures.rewrite(connection, tally, drawn if used else before)
         return [tally] if used else []
 

@@ -48,8 +48,8 @@ class Ratio:
         return (middle - half) / below, (middle + half) / below
 
     def estimate(self, reports_by_level: tuple[int, ...]) -> Estimate:
-        """Return the ratio and its standard error; nothing where the interval is infinite."""
-        if not math.isfinite(self.interval(0.95)[0]):
+        """Return the ratio and its standard error; nothing unless the bottom is told from 0."""
+        if not (self.bottom > 0 and math.isfinite(self.interval(0.95)[0])):
             return nothing(reports_by_level)
         ratio = self.top / self.bottom
         spread = self.top_variance - 2 * ratio * self.covariance + ratio**2 * self.bottom_variance

@@ -661,12 +661,13 @@ def test_a_response_is_drawn_anew_once_a_process_and_period(path, clock):
     assert len(set(drawn(False, 40))) == 1
 
 
-def test_a_use_is_of_the_period_in_which_it_is_written_and_of_one_consent(path, clock):
+def test_a_use_is_of_the_period_and_the_consent_in_which_it_was(path, clock):
+    """Otherwise the uses of one period would reach the answers of two."""
     client = device(state=path, clock=clock, used={"used": USED})
     client.count("open")
     clock.advance(days=7)
     client.flush()
-    assert held(client)[0][8:] == b"\1"
+    assert held(client)[0][8:] == b"\0"
     client.count("open")
     assert client.withdraw_consent()
     assert client.count("open") is Outcome.NO_CONSENT

@@ -131,3 +131,8 @@ def test_levels_are_averaged_as_shares_are() -> None:
     found = [each.value for each in conversions(counts, mechanism.pairs())]
     assert found == pytest.approx([second + third, third / (second + third)])
     assert first + second + third == pytest.approx(1)
+
+
+def test_a_bottom_below_none_gives_no_ratio() -> None:
+    """Noise can carry a share far below 0; a ratio to it would have a negative error."""
+    assert math.isnan(Ratio(0.0, -0.03, 1e-4, 1e-4).estimate((1000,)).value)
