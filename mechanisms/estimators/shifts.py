@@ -78,7 +78,7 @@ def run_length(threshold: float) -> float:
     the cumulative sum chart when a V-mask is used", JRSS B 23 (1961), for the two sides.
 
     >>> round(run_length(3.167), 1)
-    1953.3
+    1953.4
     """
     most, size = CLIPPED * threshold, len(_NODES)
     part, split = (_NODES + 1) / 2, threshold - most

@@ -125,7 +125,8 @@ def test_pages_have_no_violation_of_wcag_that_axe_finds(open_page, address, sche
             "axe.run({runOnly: {type: 'tag', values: RULES}})".replace("RULES", str(RULES))
         )
         assert found["violations"] == [], path
-        assert len(found["passes"]) > 10, "every draw: it looked at the page"
+        # every draw: what axe looks for is on each of these pages, whatever their figures.
+        assert len(found["passes"]) > 10, path
 
 
 def test_no_page_is_wider_than_a_narrow_phone(open_page, address):

@@ -223,7 +223,7 @@ def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path, monkey
     app = application(site)
     assert "More about this" not in ask(app, "/").text
     before = site.revision()
-    results.write({"red": [(0.5, 0.02)], "blue": [(0.7, 0.02)]}, first=20)
+    results.write({"red": [(0.5, 0.02)] * 2, "blue": [(0.7, 0.02)] * 2}, first=20)
     moved.look()
     assert site.revision() != before
     assert 'Moved: colour red. <a href="/alerts">' in ask(app, "/").text
