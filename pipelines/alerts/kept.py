@@ -147,7 +147,7 @@ class Alert(_KeptModel):
         )
         return [
             self.sentence(),
-            *(f"  {self.course}" for _ in self.course[:1]),
+            *([f"  {self.course}"] if self.course else []),
             *(f"  at the same time {each}" for each in self.others),
             f"  plan {self.plan} of {self.collector}, revision {self.revision}; it took "
             f"{_windows(self.windows)} of {self.figure.length.total_seconds() / 86400:g} days, up "
@@ -155,7 +155,7 @@ class Alert(_KeptModel):
             f"  a shift of this size is found {found};",
             f"  {rate:g} false alarm{'' if rate == 1 else 's'} a year are expected of the "
             f"{self.figures} figures watched",
-            *(f"  {link}" for link in [self.link] if link is not None),
+            *([f"  {self.link}"] if self.link else []),
         ]
 
     def data(self) -> dict[str, object]:

@@ -104,33 +104,22 @@ def watched(view: PageView) -> Mapping[str, object] | None:
 
 
 def _moved(alert: Alert, judgement: Judgement | None) -> Moved:
-    unit = alert.unit
-    ends = sorted((abs(alert.low), abs(alert.high)))
-    if alert.low * alert.high < 0:
-        ends = [-ends[0], ends[1]]
     chart, model = _chart(judgement) if judgement is not None else (None, "")
     return Moved(
         alert,
         alert.figure.name,
         "rose" if alert.direction == "up" else "fell",
-        _difference(abs(alert.change), unit),
-        formats.quantity(alert.expected, unit),
-        f"{_difference(ends[0], unit)} to {_difference(ends[1], unit)}",
+        formats.difference(abs(alert.change), alert.unit),
+        formats.quantity(alert.expected, alert.unit),
+        alert.reach,
         _told(alert),
         chart,
         model,
     )
 
 
-def _difference(value: float, unit: str | None) -> str:
-    """Return a difference of two figures; that of shares is no percentage of either."""
-    if unit in (None, "share"):
-        return f"{formats.number(100 * value)} points"
-    return formats.quantity(value, unit)
-
-
 def _told(alert: Alert) -> list[str]:
-    found = []
+    found = [] if alert.told_by is None else ["told by the message of another one"]
     for name, each in sorted(alert.deliveries.items()):
         if each.delivered is not None:
             found.append(f"{name}: delivered {formats.moment(each.delivered)}")

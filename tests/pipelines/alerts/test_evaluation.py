@@ -255,7 +255,7 @@ def test_figures_that_move_together_are_one_message(results):
     level = {"red": (0.2, 0.5), "blue": (0.5, 0.35), "green": (0.3, 0.3)}
     before = {name: steady(30, low, seed=n) for n, (name, (low, _)) in enumerate(level.items())}
     results.write(before)
-    all_items = Configuration(false_alarms_per_year=0.05)
+    all_items = Configuration(false_alarms_per_year=0.05, page="https://results.example/")
     watch = watching(results, all_items, notifiers=calling(lambda alert, now: sent.append(alert)))
     watch.look()
     results.write({name: [(high, NOISE)] * 3 for name, (_, high) in level.items()}, first=30)
@@ -266,3 +266,4 @@ def test_figures_that_move_together_are_one_message(results):
     assert new["red"].others == [new["blue"].sentence()]
     assert f"  at the same time {new['blue'].sentence()}" in new["red"].paragraph()
     assert f"  {new['red'].course}" in new["red"].paragraph()
+    assert f"  https://results.example/alerts#{new['red'].id}" in new["red"].paragraph()

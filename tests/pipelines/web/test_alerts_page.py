@@ -55,6 +55,8 @@ def test_what_moved_is_shown_with_its_chart(results):
     shown = Html(text)
     assert f"colour {NASTY} rose by 30 points" in shown.text
     assert "From 20 %, since" in shown.text
+    # Messages link to it.
+    assert f'<article class="moved" id="{watch.kept().alerts[0].id}">' in text
     assert "nine of ten shifts of this size are found within 2" in shown.text
     assert "webhook: not delivered yet (it answered <b>500</b>)" in shown.text
     assert "line: local level, drift" in shown.text
