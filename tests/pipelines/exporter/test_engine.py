@@ -200,7 +200,8 @@ def prometheus(folder: Path, target: int) -> Iterator[Callable[[str], Any]]:
             return json.loads(answer.read())["data"]["result"]
 
     with running([*command, "--web.listen-address=127.0.0.1:0"], log):
-        wait_until(port)
+        # It listens before it answers queries.
+        wait_until(lambda: "Server is ready to receive web requests" in log.read_text("utf-8"))
         yield ask
 
 

@@ -96,7 +96,7 @@ def test_what_is_requeued_stays_in_quarantine_with_a_mark(world):
     assert sum(int(str(row["requeued"])) for row in unknown) == result.size
     # One message names a plan that nobody has.
     assert sum(int(str(row["rows"])) for row in unknown) == result.size + 1
-    assert dict(watched(state).requeued) == {"unknown_plan": result.size}
+    assert dict(watched(state).manifest.requeued) == {"unknown_plan": result.size}
 
 
 def test_doing_it_twice_changes_nothing(world):
