@@ -269,8 +269,10 @@ def _warn_of_misspelt() -> None:
     """Warn, once each, of variables that nothing reads and that look like one of the SDK's."""
     known = [*VARIABLES, ON_ERROR, *PLACES, CONSENT]
     for name in os.environ:
-        if name.startswith("SOTTO_") and name not in known:
+        if name.startswith("SOTTO_") and name not in (*known, *OTHERS):
             near = did_you_mean(name, known)
+            if _WISH.search(name):
+                near = "; SOTTO_DISABLED=1 switches the SDK off"
             if near:
                 warning = f"the variable {name} is not read{near}"
                 diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
@@ -370,6 +372,14 @@ ON_ERROR = "SOTTO_ON_ERROR"
 #: the operator of this installation agrees: ``given`` alone counts.
 PLACES = ("SOTTO_PLAN", "SOTTO_STATE_FILE", "SOTTO_PUBLISHER")
 CONSENT = "SOTTO_CONSENT"
+#: Variables of the cluster, the containers and examples: no app's, and not misspelt.
+OTHERS = (
+    *("SOTTO_CACHE", "SOTTO_COLLECTOR", "SOTTO_GATEWAY", "SOTTO_GATEWAY_PORT", "SOTTO_KAFKA_LOG"),
+    *("SOTTO_PLANS", "SOTTO_READER_PASSWORD", "SOTTO_RELAY", "SOTTO_SITE", "SOTTO_START_SECONDS"),
+    *("SOTTO_STATE", "SOTTO_TOKEN"),
+)
+#: A name by which somebody may want to switch the SDK off, or on.
+_WISH = re.compile(r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)")
 _EPSILON = (
     "an epsilon in [0.001, 100000] with at most 6 decimals, a period's at most the lifetime's"
 )

@@ -20,7 +20,7 @@ from clientsdk import (
     Settings,
     diagnostics,
 )
-from clientsdk.settings import CI, VARIABLES, configured
+from clientsdk.settings import CI, CONSENT, ON_ERROR, OTHERS, PLACES, VARIABLES, configured
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
 from sotto.plan.compiled import Ceilings
@@ -473,3 +473,34 @@ def test_a_variable_that_is_misspelt_is_named_once_and_never_what_it_holds(monke
     assert record.getMessage() == (
         "the variable SOTTO_DISABELD is not read; did you mean 'SOTTO_DISABLED'?"
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("SOTTO_OFF", "SOTTO_NO_TELEMETRY", "SOTTO_OPT_OUT", "SOTTO_DISABLE_TELEMETRY"),
+        *("SOTTO_TELEMETRY_OPTOUT", "SOTTO_DO_NOT_TRACK", "SOTTO_NOTRACK", "SOTTO_ENABLED"),
+    ],
+)
+def test_a_wish_to_switch_off_that_is_not_read_is_told_what_does(name, monkeypatch, caplog):
+    monkeypatch.setenv(name, "1")
+    configured(None, simulated=False)
+    [record] = caplog.records
+    assert record.getMessage() == (
+        f"the variable {name} is not read; SOTTO_DISABLED=1 switches the SDK off"
+    )
+
+
+def test_no_variable_that_the_tree_reads_is_called_misspelt(monkeypatch, caplog):
+    folders = ("deploy", "sotto", "pipelines", "sotto_cli", "examples")
+    files = [each for folder in folders for each in (ROOT / folder).rglob("*") if each.is_file()]
+    files += ROOT.glob("docker-compose*.yml")
+    found = set()
+    for file in files:
+        found |= set(re.findall(r"\bSOTTO_[A-Z_]*[A-Z]\b", file.read_text("utf-8", "ignore")))
+    known = {*VARIABLES, *PLACES, ON_ERROR, CONSENT}
+    assert found - known == {*OTHERS}
+    for name in OTHERS:
+        monkeypatch.setenv(name, "x")
+    configured(None, simulated=False)
+    assert caplog.records == []
