@@ -114,27 +114,6 @@ def test_each_measure_answers_what_happened(clock):
     }
 
 
-def test_a_period_in_which_nothing_happens_is_answered(clock):
-    """Otherwise the report itself would say that something did."""
-    client = device(*MEASURES, clock=clock)
-    client.next_due()
-    week_later(client)
-    found = answers(client)
-    assert found.pop("age") == ["0", "1"]
-    assert {name: said for name, (said,) in found.items()} == {
-        "exports": "0",
-        "opened": "false",
-        "days": "1",
-        "busy": "0",
-        "checkout": "none",
-        "most": "missing",
-        "least": "missing",
-        "last": "missing",
-        "total": "0 to 9",
-        "dark": "missing",
-    }
-
-
 def test_a_client_that_is_only_made_and_dropped_is_answered(path, clock):
     """Its app need not call anything: whoever starts it and never exports is counted as zero."""
     device("exports", state=path, clock=clock).close()
@@ -164,20 +143,6 @@ def test_what_is_under_way_is_shown_and_reserved(path, clock, state):
     assert len(rows(client)) == 1
     week_later(client)
     assert answers(client)["exports"] == ["5 to 9"]
-
-
-def test_nothing_of_a_count_is_sent_before_its_period_is_over(clock):
-    client = device("exports", clock=clock)
-    client.count("export")
-    clock.advance(days=6, hours=23)
-    client.flush()
-    assert not reported(client)
-    assert client.next_due() == START + WEEK
-    clock.advance(hours=1)
-    client.flush()
-    (pending, *_) = client.ledger().pending
-    assert pending.event == START + WEEK - HOUR
-    assert not reported(client)
 
 
 def played(values, path=None):
@@ -285,6 +250,7 @@ def planted(path, clock, *more):
 def test_values_are_in_the_file_until_they_are_drawn(path, clock):
     client = planted(path, clock)
     assert all(mark in raw(path) for mark in MARKS)
+    assert client.next_due() == START + WEEK
     clock.advance(days=7)
     client.flush()
     assert not any(mark in raw(path) for mark in MARKS)
@@ -383,16 +349,6 @@ def test_daylight_saving_and_leap_days_change_nothing(clock, monkeypatch):
         time.tzset()
 
 
-def test_ages_count_from_the_first_use_and_are_answered_at_once(clock):
-    client = device("age", clock=clock)
-    for weeks in (1, 1, 3, 1):
-        client.flush()
-        clock.advance(hours=3)
-        client.flush()
-        clock.advance(days=7 * weeks)
-    assert answers(client)["age"] == ["0", "1", "2", "3 or more"]
-
-
 def test_an_update_of_the_plan_goes_on_with_the_same_measure(path, clock):
     first = device("exports", "opened", state=path, clock=clock)
     first.count("export", 2)
@@ -446,12 +402,6 @@ def test_an_app_that_wants_no_errors_gets_none():
     assert client.stats().outcomes["exports", Outcome.NO_CONSENT] == 1
     client.close()
     assert client.count("export") is Outcome.CLOSED
-
-
-def test_a_measure_that_cannot_be_paid_is_refused(clock):
-    client = device("exports", "opened", clock=clock, ceilings=(30, 100))
-    assert client.count("export") is Outcome.ACCEPTED
-    assert client.count("open") is Outcome.OVER_BUDGET
 
 
 COUNTING = """
@@ -637,28 +587,6 @@ def test_the_log_never_has_two_responses(path, clock):
         assert held(client) != before
         assert not any(state in raw(path) for state in before)
     assert held(client)[0][8:] == b"\1"
-
-
-def test_a_response_is_drawn_anew_once_a_process_and_period(path, clock):
-    spec = USED.replace("27", "0.3").replace("26", "0.2")
-    client = device(state=path, clock=clock, used={"used": spec})
-
-    def drawn(uses, hours):
-        found = []
-        for _ in range(hours):
-            if uses:
-                client.count("open")
-            clock.advance(hours=1)
-            client.next_due()
-            [state] = held(client)
-            found.append(state[8:])
-        return found
-
-    # At this epsilon responses of several draws would hardly ever be the same.
-    assert len(set(drawn(False, 40))) == 1
-    assert len(set(drawn(True, 40))) == 1
-    clock.advance(days=5)
-    assert len(set(drawn(False, 40))) == 1
 
 
 def test_a_use_is_of_the_period_and_the_consent_in_which_it_was(path, clock):

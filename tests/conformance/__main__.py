@@ -18,6 +18,7 @@ from tests.conformance import (
     draws,
     exchange,
     identities,
+    measures,
     plans,
     scenarios,
     segments,
@@ -48,6 +49,7 @@ PARTS = {
         name: Part(partial(scenarios.check, name), partial(devices.write, name))
         for name in devices.FILES
     },
+    "measures": Part(measures.check, measures.write),
     "exchange": Part(exchange.check, exchange.write),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.conformance import clocks, files, scenarios
 from tests.conformance.steps import (
     AGAIN,
@@ -434,9 +436,13 @@ FILES: dict[str, tuple[str, dict[str, list[Step]]]] = {
 }
 
 
-def write(name: str) -> None:
-    description, cases = FILES[name]
-    made = [
+def made(cases: dict[str, list[Step]]) -> list[dict[str, Any]]:
+    """Return the scenarios with what the SDK draws and answers in them."""
+    return [
         {"name": case, "steps": scenarios.run(steps, write=True)} for case, steps in cases.items()
     ]
-    files.write(name, description, scenarios=made)
+
+
+def write(name: str) -> None:
+    description, cases = FILES[name]
+    files.write(name, description, scenarios=made(cases))

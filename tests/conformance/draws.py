@@ -174,11 +174,11 @@ def _drawn(
 
 def write() -> None:
     plan = CompiledPlan.from_json(files.plan("every"))
-    samplers = _samplers("every")
+    of_metric = samplers("every")
     vectors: list[dict[str, Any]] = []
     for metric in plan.metrics:
         for number, value in enumerate(_VALUES[metric.name]):
-            for stream in _streams(metric, samplers[metric.name], number):
+            for stream in _streams(metric, of_metric[metric.name], number):
                 made = random.Random(f"{metric.name} {number} {len(vectors)}")
                 chain, pseudonym = made.randbytes(16), made.randbytes(16)
                 source = GivenBits(stream)
@@ -231,7 +231,8 @@ def _used(stream: bytes, source: GivenBits) -> str:
     return stream[: -(-source.drawn // 8)].hex()
 
 
-def _samplers(plan: str) -> dict[str, dict[str, Any]]:
+def samplers(plan: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of ``samplers.json`` by metric."""
     [found] = [each for each in files.read("samplers")["samplers"] if each["plan"] == plan]
     return {each["name"]: each for each in found["metrics"]}
 
@@ -240,7 +241,7 @@ def check() -> Iterator[str | None]:
     """Draw every vector with the library, and by the page."""
     plan = CompiledPlan.from_json(files.plan("every"))
     documents = {each["name"]: each for each in json.loads(files.plan("every"))["metrics"]}
-    samplers = _samplers("every")
+    of_metric = samplers("every")
     content = files.read("draws")
     for each in content["vectors"] + content["weaker"]:
         name, stream = each["metric"], bytes.fromhex(each["random"])
@@ -249,12 +250,12 @@ def check() -> Iterator[str | None]:
             if "last" in each:
                 last = bytes.fromhex(each["last"])
                 mine = [*metric.mechanism.weaker(last, ours)]
-                paged = drawing.weaker(samplers[name], last, theirs)
+                paged = drawing.weaker(of_metric[name], last, theirs)
             else:
                 ids = bytes.fromhex(each["chain"]), bytes.fromhex(each["pseudonym"])
                 mine = _drawn(metric, each["value"], *ids, ours)
                 value = numbers_in(each["value"])
-                paged = drawing.payloads(documents[name], samplers[name], value, *ids, theirs)
+                paged = drawing.payloads(documents[name], of_metric[name], value, *ids, theirs)
         except (UsedUpError, EOFError, ParameterError) as error:
             yield f"metric {name}: {error}"
             continue

@@ -21,7 +21,10 @@ _ONE = re.compile(r"metrics:\n  colour: .*\n")
 
 
 def _plans() -> dict[str, CompiledPlan]:
-    every, device = ((_FOLDER / f"{name}.yaml").read_text("utf-8") for name in ("every", "device"))
+    names = ("every", "device", "measured", "used")
+    every, device, measured, used = [
+        (_FOLDER / f"{name}.yaml").read_text("utf-8") for name in names
+    ]
     match = _ONE.search(device)
     assert match is not None
     one = device[: match.end()]
@@ -39,6 +42,8 @@ def _plans() -> dict[str, CompiledPlan]:
         "soon": one.replace("plan: device", "plan: soon").replace("2100-01-01", "2025-05-12"),
         "words": words.replace("plan: device", "plan: words"),
         "other": one.replace("plan: device", "plan: other").replace("tests.", "other."),
+        "measured": measured,
+        "used": used,
     }
     return {name: parse_plan(text).compile() for name, text in texts.items()}
 

@@ -20,7 +20,8 @@ from clientsdk import FlushResult
 from clientsdk.sending import backoff, sender
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.settings import Quota, Settings
-from clientsdk.store import rollback_guard
+from clientsdk.store import measures, rollback_guard
+from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock
 from sotto.errors import PlanError, PublishError, StoreError
 from sotto.plan.compiled import Ceilings
@@ -28,6 +29,8 @@ from tests.conformance import files
 from tests.conformance.given import Device, DeviceBits
 
 Step = dict[str, Any]
+#: What a step says of what happens.
+_FOUND = ("random", "is", "sent", "ledger", "measures")
 _STATE = "device.db"
 _PARTS = {
     "state": ["", "-wal", "-shm"],
@@ -81,6 +84,7 @@ class Runner:
         self._clock, self._receiver = StepClock(0), Receiver()
         self._source = DeviceBits(DeathError)
         self._device: Device | None = None
+        self._waiting: dict[bytes, dict[str, Any]] = {}
 
     @property
     def device(self) -> Device:
@@ -96,7 +100,7 @@ class Runner:
         self._source.begin(given)
         before = len(self._receiver.messages)
         action: Callable[[Step], Any] = getattr(self, f"_{step['do']}")
-        done = {key: step[key] for key in step if key not in ("random", "is", "sent", "ledger")}
+        done = {key: step[key] for key in step if key not in _FOUND}
         try:
             returned = action(step)
         except DeathError:
@@ -111,6 +115,10 @@ class Runner:
             done["sent"] = sent
         if self._device is not None and step["do"] != "close":
             done["ledger"] = self._ledger()
+            if self.device.plan.measured:
+                before_it, self._waiting = self._waiting, self._answers()
+                drawn = [each for id, each in self._waiting.items() if id not in before_it]
+                done["measures"] = {"states": self._states(), "drawn": drawn}
         return done
 
     def _die(self) -> None:
@@ -159,7 +167,14 @@ class Runner:
     def _record(self, step: Step) -> str:
         self._source.dies = step.get("dies after draws")
         self._let_time_pass()
-        return str(self.device.record(step["metric"], step["value"]).value)
+        value = files.value_of(step["value"])
+        return str(self.device.record(step["metric"], value).value)
+
+    def _count(self, step: Step) -> str:
+        return str(self.device.count(step["name"], step["times"]).value)
+
+    def _reach(self, step: Step) -> str:
+        return str(self.device.reach(step["metric"], step["step"]).value)
 
     def _let_time_pass(self) -> None:
         """Let the client forget what it may remember for a twentieth of a second."""
@@ -213,7 +228,8 @@ class Runner:
 
     def _ledger(self) -> dict[str, Any]:
         try:
-            found = self.device.ledger()
+            # The client's own method is a call like any other, which measures would notice.
+            found = self.device._store.ledger()
         except StoreError:
             return {"unreadable": True}
         ceilings = [found.ceilings.period, found.ceilings.lifetime]
@@ -226,6 +242,34 @@ class Runner:
             "lifetime": [found.reserved, found.spent],
             "periods": {str(each.number): [each.reserved, each.spent] for each in found.periods},
             "due": [[each.due, each.charged, each.delivered] for each in found.pending],
+        }
+
+    def _states(self) -> dict[str, Any]:
+        """Return the symbol that each measure has come to; of a response its payload."""
+        found: dict[str, Any] = {}
+        with self.device._store.transaction(READ) as connection:
+            rows = connection.execute("SELECT metric, state FROM measure ORDER BY metric")
+            for index, state in rows:
+                metric, known = self.device.plan.metrics[index], state[measures._NONCE :]
+                if metric.holds_response:
+                    found[metric.name] = known.hex()
+                else:
+                    found[metric.name] = metric.encode(measures._value(metric, known))
+        return found
+
+    def _answers(self) -> dict[bytes, dict[str, Any]]:
+        """Return the answers that wait in the outbox, by the ids of their chains."""
+        query = "SELECT id, period, metric, event, payloads FROM chain ORDER BY period, metric"
+        with self.device._store.transaction(READ) as connection:
+            rows = connection.execute(query).fetchall()
+        return {
+            id: {
+                "metric": self.device.plan.metrics[metric].name,
+                "period": period,
+                "event": event,
+                "payloads": payloads.hex(),
+            }
+            for id, period, metric, event, payloads in rows
         }
 
 

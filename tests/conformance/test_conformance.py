@@ -14,8 +14,9 @@ import pytest
 from clientsdk import client as client_module
 from clientsdk import draws as client_draws
 from clientsdk.publishers import http
+from clientsdk.recorder import Recorder
 from clientsdk.sending import backoff, sender
-from clientsdk.store import device_secrets, outbox
+from clientsdk.store import device_secrets, measures, outbox
 from clientsdk.store.accounts import Accounts
 from clientsdk.store.store import Store
 from mechanisms import coins
@@ -29,6 +30,7 @@ from sotto import clocks
 from sotto.wire import batch
 from tests.conformance import files
 from tests.conformance.__main__ import PARTS, main
+from tests.conformance.steps import HOUR
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +127,26 @@ def _goes_back_unasked(store: Store, connection: Any, now: int) -> None:
     store.clock = reading
 
 
+def _uses_of_any_period(recorder: Recorder, *given: Any) -> list[str]:
+    """Take the uses that wait for ones of this period."""
+    now = recorder._store.period, recorder._store.consents
+    recorder._uses = dict.fromkeys(recorder._uses, now)
+    return _RESPOND(recorder, *given)
+
+
+def _every_use(recorder: Recorder, *given: Any) -> Any:
+    """Forget that a use was written already."""
+    recorder._written.clear()
+    return _NOTE_USE(recorder, *given)
+
+
+def _after_its_period(*given: Any) -> outbox.StoredChain:
+    chain = _ANSWER(*given)
+    return chain._replace(event=chain.event + HOUR)
+
+
+_ANSWER, _MOST, _TAKE = measures.answer, measures._most, measures.take
+_NOTE_USE, _RESPOND = Recorder.note_use, Recorder._respond
 _FOLLOW = Store.follow
 _EARLIEST = Store.earliest.fget
 _WEEK = 7 * 86_400_000
@@ -228,6 +250,22 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
         property(lambda store: (store.accounts.period - 1) * _WEEK),
     ),
     "the guard is not written": ("guard", sender.Store, "write_guard", lambda store: None),
+    "counts end before the last edge": ("measures", measures, "_most", lambda m: _MOST(m) - 1),
+    "ages count from the Epoch": ("measures", measures, "first_use", lambda *given: 0),
+    "an answer is of the next period": ("measures", measures, "answer", _after_its_period),
+    "uses go on into the next period": ("measures", Recorder, "_respond", _uses_of_any_period),
+    "a response is drawn anew after every use": (
+        "measures",
+        Recorder,
+        "note_use",
+        _every_use,
+    ),
+    "a device answers only where it counted": (
+        "measures",
+        measures,
+        "take",
+        lambda connection: [row for row in _TAKE(connection) if any(row.state[8:])],
+    ),
     "documents are taken as they were served": (
         "exchange",
         http,

@@ -177,11 +177,6 @@ def test_slots_of_other_sizes_are_independent():
     statistical.check_counts(counts, [1 / 26] * 26, label="seed 12")
 
 
-def test_a_slot_is_that_of_its_definition():
-    """Another implementation must come to the same; `docs/spec/formats.md` says how."""
-    assert [slot(bytes(range(32)), 13, cycle) for cycle in (-1, 0, 1, 2)] == [2, 11, 8, 12]
-
-
 # Whatever it is that is refused, nothing is stored, charged or said.
 
 

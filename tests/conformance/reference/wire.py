@@ -12,7 +12,7 @@ _TAG = bytes.fromhex("ed2519")
 _COVERED = ["collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"]
 _COVERED += ["authentication", "segments", "experiment"]
 _OF_METRIC = ["name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"]
-_OF_METRIC += ["domain", "outside", "range", "group"]
+_OF_METRIC += ["domain", "outside", "range", "edges", "measure", "group"]
 
 
 def sha(*parts: bytes) -> bytes:
