@@ -142,18 +142,14 @@ def _print_effects(args: argparse.Namespace, reader: ResultsReader) -> int:
 
 
 def _print_retention(args: argparse.Namespace, reader: ResultsReader) -> int:
-    from pipelines.results import printed
+    from pipelines.results import printed, views
     from pipelines.results.reader import Chosen
 
     if args.window is not None or args.under is not None:
         raise ParameterError("--returning is of all windows, without --under")
     found = reader.retention(Chosen(collector=args.collector, metric=args.metric))
-    if args.format == "table":
-        print("\n".join(printed.retention(found)))
-    else:
-        rows = [each.row() for each in found]
-        _print_rows(args.format, list(rows[0]) if rows else [], rows)
-    return 0
+    rows = views.rows_of(views.RETENTION, found)
+    return _print_records(args.format, printed.retention(found), views.RETENTION, rows)
 
 
 def _print_records(form: str, lines: list[str], kind: RowSet, rows: Sequence[Sequence[Any]]) -> int:

@@ -42,7 +42,16 @@ from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import Chosen, Page, ResultsReader
 from pipelines.results.records import Health
-from pipelines.results.views import COMPARISONS, EFFECTS, RANGES, VIEWS, RowSet, View, rows_of
+from pipelines.results.views import (
+    COMPARISONS,
+    EFFECTS,
+    RANGES,
+    RETENTION,
+    VIEWS,
+    RowSet,
+    View,
+    rows_of,
+)
 from sotto.errors import AggregationError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
@@ -214,6 +223,14 @@ class _ComparisonQuery(_RangeQuery):
     )
 
 
+class _RetentionQuery(_MetricQuery):
+    """Parameters of retention."""
+
+    segment: _Text | None = Field(
+        None, description="only of this segment; empty for all reports together"
+    )
+
+
 class _ViewQuery(_RowsQuery):
     """Parameters of every view."""
 
@@ -280,6 +297,7 @@ def create_router(
         (RANGES, _RangeQuery),
         (COMPARISONS, _ComparisonQuery),
         (EFFECTS, _MetricQuery),
+        (RETENTION, _RetentionQuery),
     ):
         add(kind, query)
 
@@ -372,6 +390,8 @@ def _found(reader: ResultsReader, kind: RowSet, given: Any) -> Page:
         return reader.page(kind, wanted, after=given.cursor, limit=given.limit)
     if kind is EFFECTS:
         return Page(rows_of(kind, reader.effects(wanted)), None)
+    if kind is RETENTION:
+        return Page(rows_of(kind, reader.retention(wanted)), None)
     if kind is RANGES:
         return Page(rows_of(kind, reader.range_estimates(wanted)), None)
     return Page(rows_of(kind, reader.compared(wanted, wanted.against(given.against))), None)

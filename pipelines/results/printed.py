@@ -23,8 +23,8 @@ from pipelines.results.records import (
     OfRange,
     RangeComparison,
     RangeEstimate,
+    RetentionRate,
 )
-from pipelines.results.retention import RetentionRate
 from pipelines.results.tables import ESTIMATES
 from pipelines.results.views import VIEW_ESTIMATES
 from sotto.columns import aligned, columns, time_text
@@ -350,12 +350,12 @@ def retention(found: Sequence[RetentionRate]) -> list[str]:
     return columns(
         found,
         {
-            "metric": lambda rate: f"{rate.key[3]} {rate.segment}".strip(),
+            "metric": lambda rate: f"{rate.metric} {rate.segment}".strip(),
             "new from": lambda rate: time_text(milliseconds(rate.since)),
             "age": lambda rate: str(rate.age),
             "came again": lambda rate: _number(rate.value),
             "95 % interval": lambda rate: _interval(rate.low, rate.high),
-            "reports": lambda rate: f"{rate.n:,}",
+            "reports": lambda rate: f"{rate.reports:,}",
         },
     )
 

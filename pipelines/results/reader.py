@@ -30,9 +30,10 @@ from pipelines.results.records import (
     RangeComparison,
     RangeEstimate,
     Rejection,
+    RetentionRate,
     Window,
 )
-from pipelines.results.retention import RetentionRate, retention_of
+from pipelines.results.retention import retention_of
 from pipelines.results.tables import ESTIMATES, HEALTH, META, OFFSETS, WINDOWS
 from pipelines.results.views import (
     METRIC,

@@ -254,6 +254,30 @@ class RangeEstimate(OfRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRate:
+    """The part of the devices that were new in one window that came again at an age.
+
+    Value, interval and error are None where the new devices cannot be told from none.
+    """
+
+    collector: Collector
+    plan: Plan
+    version: Version
+    metric: MetricName
+    segment: Annotated[str, About("which reports: empty for all, else such as os=linux", "")]
+    since: Annotated[datetime, About("when the window begins in which the devices were new")]
+    age: Annotated[int, About("how often the `every` of the measure has passed since", 4)]
+    value: Annotated[float | None, About("which part of them came at that age", 0.4)]
+    low: Annotated[
+        float | None,
+        About("lower end of Fieller's interval of 95 %; covers which devices had a turn", 0.36),
+    ]
+    high: Annotated[float | None, About("upper end of it", 0.44)]
+    standard_error: Annotated[float | None, About("its standard error, with the same parts")]
+    reports: Annotated[int, About("reports of the window of that age", 4810)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeComparison(OfRange):
     """How much an estimate of a run of windows, or of a segment, exceeds another one."""
 

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from pipelines.results.schema import VERSION
 from pipelines.results.tables import METADATA, SINK_METADATA
-from pipelines.results.views import COMPARISONS, RANGES, VIEWS, RowSet, View
+from pipelines.results.views import COMPARISONS, RANGES, RETENTION, VIEWS, RowSet, View
 
 #: A column's name, what it holds, and what it means.
 _Row: TypeAlias = tuple[str, str, str]
@@ -62,7 +62,7 @@ since the epoch, and amounts of privacy are micro-epsilon.
 def page() -> str:
     """Return the page."""
     parts = [_HEAD, _VIEWS, _columns(_COMMON), "\n", *map(_view, VIEWS), _RANGES]
-    parts += [*map(_view, (RANGES, COMPARISONS)), _TABLES]
+    parts += [*map(_view, (RANGES, COMPARISONS, RETENTION)), _TABLES]
     parts += [_table(table) for table in METADATA.sorted_tables]
     parts.append("A sink's database also has these:\n\n")
     parts += [_table(table) for table in SINK_METADATA.sorted_tables]

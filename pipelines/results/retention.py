@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import retention
 from pipelines.results.range_windows import MetricKey, key_of
-from pipelines.results.records import EstimateRecord
+from pipelines.results.records import EstimateRecord, RetentionRate
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-
-
-@dataclass(frozen=True)
-class RetentionRate:
-    """The part of the devices that were new from ``since`` on that came at an age, in one window.
-
-    ``age`` counts how often the plan's ``every`` of the measure has passed since. ``n`` are the
-    reports of the later window; ``value`` and what follows are None where the new devices cannot be
-    told from none. The interval of 95 % is Fieller's, and with panels covers which devices had
-    their turn.
-    """
-
-    key: MetricKey
-    segment: str
-    since: datetime
-    age: int
-    n: int
-    value: float | None
-    standard_error: float | None
-    low: float | None
-    high: float | None
-
-    def row(self) -> dict[str, object]:
-        """Return the fields by name, for files."""
-        names = ("collector", "plan", "version", "metric")
-        named = dict(zip(names, self.key, strict=True))
-        fields = {name: value for name, value in vars(self).items() if name != "key"}
-        return {**named, **fields, "since": self.since.isoformat()}
 
 
 def retention_of(
@@ -73,10 +44,21 @@ def _of_metric(metric: CompiledMetric, rows: Sequence[EstimateRecord]) -> Iterat
             if now is not None:
                 rate = retention(_estimate(now), _estimate(then), metric.panel)
                 known = rate.region is not None
-                ends = rate.interval() if known else (None, None)
-                of_rate = (rate.value, rate.standard_error) if known else (None, None)
-                place = key_of(then), then.segment, then.window_start
-                yield RetentionRate(*place, age, now.reports, *of_rate, *ends)
+                low, high = rate.interval() if known else (None, None)
+                yield RetentionRate(
+                    collector=then.collector,
+                    plan=then.plan,
+                    version=then.version,
+                    metric=then.metric,
+                    segment=then.segment,
+                    since=then.window_start,
+                    age=age,
+                    value=rate.value if known else None,
+                    low=low,
+                    high=high,
+                    standard_error=rate.standard_error if known else None,
+                    reports=now.reports,
+                )
 
 
 def _estimate(row: EstimateRecord) -> Estimate:

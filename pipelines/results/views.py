@@ -31,6 +31,7 @@ from pipelines.results.records import (
     RangeComparison,
     RangeEstimate,
     Rejection,
+    RetentionRate,
     Window,
 )
 from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, TABLES, WINDOWS
@@ -439,10 +440,15 @@ COMPARISONS = _of_record(
 EFFECTS = _of_record(
     "effects", "how arms of experiments differ from the first one over all windows", ArmEffect
 )
+RETENTION = _of_record(
+    "retention",
+    "which part of the devices that were new in a window came again, by age",
+    RetentionRate,
+)
 
 
 def rows_of(
-    kind: RowSet, records: Iterable[RangeEstimate | RangeComparison | ArmEffect]
+    kind: RowSet, records: Iterable[RangeEstimate | RangeComparison | ArmEffect | RetentionRate]
 ) -> list[tuple[object, ...]]:
     """Return records as rows, times in milliseconds."""
     found = []

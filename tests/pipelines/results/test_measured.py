@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asgi_client import get
 from device_plans import WEEK
+from fastapi import FastAPI
 from plan_texts import plan_head
 from report_logs import Sent, write
 from step_plans import HOUR
@@ -15,6 +17,7 @@ from step_plans import HOUR
 import sotto_cli
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
+from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
 from pipelines.results.retention import retention_of
 from sotto.plan.compile import parse_plan
@@ -111,6 +114,19 @@ def test_the_command_prints_retention(results: Path, capsys: pytest.CaptureFixtu
     first = next(row for row in rows if (row["segment"], row["age"]) == ("", 1))
     assert first["metric"] == "age"
     assert first["low"] < 0.5 < first["high"]
+
+
+def test_the_interface_answers_retention(results: Path) -> None:
+    with ResultsReader.of_state(results) as reader:
+        app = FastAPI()
+        app.include_router(create_router(reader))
+        query = {"metric": "age", "segment": "os=linux"}
+        first, *more = get(app, "/api/v1/retention", query).json()["retention"]
+        assert (first["age"], first["since"]) == (1, "2023-08-31T00:00:00.000Z")
+        assert first["low"] < 0.5 < first["high"]
+        assert {each["segment"] for each in more} == {"os=linux"}
+        assert get(app, "/api/v1/retention", {"metric": "exports"}).json()["retention"] == []
+        assert get(app, "/api/v1/retention", {"limit": 1}).status == 422
 
 
 def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:

@@ -34,6 +34,6 @@ def test_the_interface_keeps_to_its_description(tmp_path: Path) -> None:
     # It has no page for health, but it answers.
     with running(command, tmp_path / "server.log") as server:
         wait_until(lambda: server.poll() is not None or status(port) == 404)
-        # Views, ranges and their comparison, experiments, plans and health.
-        selected = len(VIEWS) + 5
+        # Views, ranges and their comparison, experiments, retention, plans and health.
+        selected = len(VIEWS) + 6
         check_described(f"http://{HOST}:{port}", tmp_path, seed=15, examples=10, selected=selected)
