@@ -1,4 +1,4 @@
-"""The tree stays within its limits, and figures of a file are what they are said to be."""
+"""Figures of a file are what they are said to be; ``make lint`` compares them with limits."""
 
 from __future__ import annotations
 
@@ -50,14 +50,6 @@ def test_inverted_sentences_and_repeated_names() -> None:
     tree.classes = {"Thing": ["a.py", "b.py"], "Other": ["a.py"]}
     assert tree.inverted == ["a.py: Of it all."]
     assert tree.twice == {"Thing": ["a.py", "b.py"]}
-
-
-@pytest.mark.slow
-def test_no_figure_is_above_its_limit() -> None:
-    known = house.limits()
-    figures = house.measure().figures()
-    above = {name: figure for name, figure in figures.items() if figure > known[name]}
-    assert not above, "say in the change what it buys, and raise the limit in tests/house.txt"
 
 
 def test_limits_are_lowered_and_never_raised(
