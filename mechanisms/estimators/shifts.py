@@ -277,6 +277,20 @@ def _models(
     return candidates(unit, drift, spread)
 
 
+class _Surprise:
+    """A window as models see it that have learned of those before it: what all onsets add of it."""
+
+    def __init__(self, models: LevelModels, value: float, error: float, clip: float) -> None:
+        variance = models.predicted(error)
+        off = value - models.levels[0]
+        # The level follows a window that is far off only so far.
+        share = clip / np.maximum(np.abs(off) / np.sqrt(variance), clip)
+        self.error, self.precision = error, 1 / variance
+        self.weighed = off / variance
+        self.clipped = share * self.weighed
+        self.missed = 1 - share * (models.variances + models.drifts) / variance
+
+
 class _Onset:
     """A window at which the level may have changed: by how much it has, given the windows since.
 
@@ -285,23 +299,19 @@ class _Onset:
     likely they were before. For alarms surprises are clipped, as scores are.
     """
 
-    def __init__(self, models: LevelModels, clip: float) -> None:
-        self.before, self.windows, self._clip = models.copy(), 0, clip
+    def __init__(self, models: LevelModels) -> None:
+        self.before, self.windows = models.copy(), 0
         self._missed = np.ones(len(models.drifts))
         self._precision, self._total, self._clipped = np.zeros((3, len(models.drifts)))
         self._errors: list[float] = []
 
-    def take(self, models: LevelModels, value: float, error: float) -> None:
-        """Take a window; ``models`` are those before it."""
-        variance = models.predicted(error)
-        surprise = value - models.levels[0]
-        # The level follows a window that is far off only so far.
-        share = self._clip / np.maximum(np.abs(surprise) / np.sqrt(variance), self._clip)
-        self._total += self._missed * surprise / variance
-        self._clipped += self._missed * share * surprise / variance
-        self._precision += self._missed**2 / variance
-        self._missed *= 1 - share * (models.variances + models.drifts) / variance
-        self._errors.append(error)
+    def take(self, surprise: _Surprise) -> None:
+        """Take a window."""
+        self._total += self._missed * surprise.weighed
+        self._clipped += self._missed * surprise.clipped
+        self._precision += self._missed**2 * surprise.precision
+        self._missed *= surprise.missed
+        self._errors.append(surprise.error)
         self.windows += 1
 
     @property
@@ -335,11 +345,11 @@ class _Finder:
 
     def take(self, t: int, value: float, error: float, *, judge: bool) -> None:
         """Learn from a window, and note a shift if it shows one."""
-        if judge:
-            if np.isfinite(self.models.variances[0]):
-                self._onsets[t] = _Onset(self.models, self._clip)
+        if judge and np.isfinite(self.models.variances[0]):
+            self._onsets[t] = _Onset(self.models)
+            surprise = _Surprise(self.models, value, error, self._clip)
             for onset in self._onsets.values():
-                onset.take(self.models, value, error)
+                onset.take(surprise)
         score = float(self.models.take(np.array([value]), error, self._clip)[0])
         if not judge:
             return
