@@ -408,17 +408,20 @@ class Client(Unshared):
                 raise
         raise ValueTypeError(f"metric must be the name of one, a str; got {kind}")
 
+    def _count(self, outcome: Outcome, metric: CompiledMetric) -> Outcome:
+        """Count an outcome and return it; none of a measure, whose value may be how many it had."""
+        return outcome if metric.measure else self._tally.count(outcome, metric.name)
+
     def _take(self, metric: CompiledMetric, symbol: Any) -> Outcome:
-        name = metric.name
         if self._asleep:
             if self._sleeps() in UNGIVEN:
                 diagnostics.info_once(disabled.NOT_RECORDED)
                 self._refuse_for_a_moment()
-                return self._tally.count(NO_CONSENT, name)
+                return self._count(NO_CONSENT, metric)
             if not self._wakes():
-                return self._tally.count(Outcome.STORE_FULL, name)
+                return self._count(Outcome.STORE_FULL, metric)
         outcome = self._recorder.attempt(metric, symbol, self._now(), self._consent)
-        self._outcomes[outcome][name] += 1
+        self._count(outcome, metric)
         if self._worker is not None:
             self._worker.recorded(outcome)
         return outcome
@@ -460,13 +463,13 @@ class Client(Unshared):
         for metric, each in zip(fed, amounts, strict=True):
             refusal = self._refusals.get(metric.name)
             if refusal is not None and refusal.holds(self._clock):
-                found.append(self._tally.count(refusal.outcome, metric.name))
+                found.append(refusal.outcome)
             elif metric.holds_response:
                 # In memory: neither opens the store nor wakes the thread.
                 noted = NO_CONSENT
                 if self._is_open:
                     noted = self._recorder.note_use(metric, each, self._now())
-                found.append(self._tally.count(noted, metric.name))
+                found.append(noted)
             else:
                 found.append(self._take(metric, each))
         return Outcome.ACCEPTED if Outcome.ACCEPTED in found else found[0]

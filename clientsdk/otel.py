@@ -77,7 +77,8 @@ class SottoMeterProvider(MeterProvider):
     Privacy
     -------
     The number and times of measurements are not protected, as those of recordings. Values of an
-    attribute that the plan has as a segment are sent in the clear.
+    attribute that the plan has as a segment are sent in the clear. A measure is added up over all
+    of them: its segments are those that the app gives to the client.
     """
 
     def __init__(self, client: Client | None = None, *, also: MeterProvider | None = None) -> None:
@@ -341,11 +342,13 @@ def _record(client: Client, metric: CompiledMetric, kind: str) -> Callable[[str,
     if measure is not None and measure.kind == "count":
         # A part of an event is none, and neither is what is no number.
         return lambda name, amount: client.count(
-            measure.of, int(amount) if math.isfinite(amount) else 0
+            measure.of,
+            amount if isinstance(amount, int) else int(amount) if math.isfinite(amount) else 0,
         )
     if kind != "up-down counter":
         return client.record
-    lock, total = threading.Lock(), 0.0
+    # A signal handler may add to it while its thread does.
+    lock, total = threading.RLock(), 0.0
 
     def moved(name: str, amount: float) -> Outcome:
         nonlocal total
@@ -375,7 +378,7 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
         return amount_of(absent if text is None else text)
 
     take = amount_of if attribute is None else text_of
-    if not segments:
+    if not segments or metric.measure is not None:
         return take
 
     # The recorder loads what an app that records nothing does without.

@@ -18,6 +18,7 @@ from clientsdk.decisions import (
     Repetition,
     ReservoirEntry,
 )
+from clientsdk.diagnostics import drop_locals
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
 from clientsdk.store import measures, permanent, reservoirs
@@ -90,7 +91,8 @@ class Recorder:
             else:
                 ending = str(self._plan.ending(self._plan.expires))
                 diagnostics.warn(ending, "values are being dropped: %s", ending, quiet=math.inf)
-        if diagnostics.wanted("debug"):
+        # No line tells of a use that a measure counts.
+        if metric.measure is None and diagnostics.wanted("debug"):
             follows = _what_follows(self._plan, metric) if outcome is ACCEPTED else ""
             diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
         return outcome
@@ -155,18 +157,25 @@ class Recorder:
             return
         if self.decisions.refused(now) is not None:
             return
-        with store.transaction(WRITE) as connection:
-            owed = store.erasure.owed
-            found, written = [], []
-            for metric in plan.measured:
-                terms = self.decisions.terms[metric.name]
-                outcome = self._begin(connection, terms, now)
-                if outcome is ACCEPTED and metric.measure == _DAYS_OF_USE:
-                    self._add(connection, terms, 1, now)
-                elif outcome is ACCEPTED and metric.holds_response:
-                    written += self._respond(connection, terms)
-                found.append(outcome)
-            consents, period = store.consents, store.period
+        found: list[Outcome] = []
+        written: list[str] = []
+        try:
+            with store.transaction(WRITE) as connection:
+                owed = store.erasure.owed
+                for metric in plan.measured:
+                    terms = self.decisions.terms[metric.name]
+                    outcome = self._begin(connection, terms, now)
+                    if outcome is ACCEPTED and metric.measure == _DAYS_OF_USE:
+                        self._add(connection, terms, 1, now)
+                    elif outcome is ACCEPTED and metric.holds_response:
+                        written += self._respond(connection, terms)
+                    found.append(outcome)
+                consents, period = store.consents, store.period
+        except BaseException as error:
+            # Also an interrupt: no frame keeps what was used.
+            written.clear()
+            drop_locals(error)
+            raise
         for tally in written:
             self._uses.pop(tally, None)
             self._written[tally] = period, consents
@@ -227,7 +236,7 @@ class Recorder:
             age = metric.encode(measures.age(plan, metric, first, period))
             store.add_chain(connection, self._draw(metric, age, now))
         else:
-            place = store.plans.number, metric.index, self._cell()
+            place = store.plans.number, metric.index, self._cell(metric)
             state = measures.nothing(plan, metric)
             if metric.holds_response:
                 drawn_for = store.identity.pseudonym, self._source, plan.resolution
@@ -327,7 +336,7 @@ class Recorder:
             return
         store = self._store
         claimed = terms.metric, terms.tally, decided.reserved
-        count = self.counter.begin(connection, *claimed, self._cell())
+        count = self.counter.begin(connection, *claimed, self._cell(terms.metric))
         count.add(item)
         added = decided.reserved - decided.held
         store.accounts.reserve(store.database.cursor, terms.tally, decided.seen, added)
@@ -355,16 +364,19 @@ class Recorder:
         event = now - now % resolution if began < now < began + plan.period else began
         due = event + resolution + jitter + metric.delays[0]
         of_metric = number, metric.index, event, jitter
-        return StoredChain(
-            period, due, chain_id, *of_metric, 0, 0, b"".join(payloads), self._cell()
-        )
+        cell = self._cell(metric)
+        return StoredChain(period, due, chain_id, *of_metric, 0, 0, b"".join(payloads), cell)
 
-    def _cell(self) -> int:
-        """Return the cell of the plan's segments that the device is in, whatever is recorded."""
+    def _cell(self, metric: CompiledMetric) -> int:
+        """Return the cell of the plan's segments that the device is in, whatever is recorded.
+
+        A measure takes the app's own segments: whatever begins its period would choose others.
+        """
         plan = self._plan
         if not plan.attributes:
             return 0
-        values = {**self.segments, **(MEASURED.get() or {})}
+        measured = MEASURED.get() if metric.measure is None else None
+        values = {**self.segments, **(measured or {})}
         if plan.experiment is not None:
             values[plan.experiment.name] = self._arm()
         return cell_of(plan.attributes, values)
@@ -391,8 +403,6 @@ class Recorder:
 
 def _what_follows(plan: CompiledPlan, metric: CompiledMetric) -> str:
     """Return what is said of an accepted value: the same for each one."""
-    if metric.measure is not None:
-        return "; it is added up, and one report is drawn when the budget period is over"
     if metric.type == "top_item":
         return "; it is counted, and one report is drawn when the budget period is over"
     first = duration_text(metric.delays[0] + 2 * plan.resolution)

@@ -17,10 +17,12 @@ _OUTCOMES = tuple(Outcome)
 class Stats:
     """Counts since the client was made, and what waits in its store now.
 
-    ``outcomes`` leaves out those that a metric never had. ``send_errors`` counts the flushes that
-    ended early, but for those that found another process at it. A report was last sent at
-    ``last_send``, in ms since the epoch. ``outbox_chains`` have something still to be sent and take
-    ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot be read now.
+    ``outcomes`` leaves out those that a metric never had, and measures, of which only invalid
+    values are counted: how often one is fed may be what it protects. ``send_errors`` counts the
+    flushes that ended early, but for those that found another process at it. A report was last sent
+    at ``last_send``, in ms since the epoch. ``outbox_chains`` have something still to be sent and
+    take ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot be read
+    now.
     """
 
     outcomes: Mapping[tuple[str, Outcome], int]

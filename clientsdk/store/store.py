@@ -473,7 +473,12 @@ class Store:
             identity = identity or device_secrets.identity(
                 plan.collector, row.period, secret, signed=signed
             )
-            chain = measures.answer(plan, row, identity.pseudonym, self._source)
+            try:
+                chain = measures.answer(plan, row, identity.pseudonym, self._source)
+            except BaseException:
+                # Its frame kept nothing; neither does this one.
+                del row
+                raise
             outbox.remember(connection, row.period, identity)
             outbox.insert(connection, [chain])
             self.outbox.count(chain)

@@ -522,12 +522,41 @@ def test_counters_are_counted_and_their_sums_are_last_values():
         clicks.add(amount, {"button": MARK})
     for amount in (4, 1, -3):
         tabs.add(amount)
+    # How often an app counted is in no figure that it may pass on.
+    assert device.stats().outcomes == {}
     device.clock.advance(days=8)
     device.flush()
     device.clock.advance(hours=3)
     device.flush()
     said = {each.metric: each.meaning.strip("'") for each in reported(device)}
     assert said == {"clicks": "3 to 8", "open": "2 to 3"}
+
+
+def test_a_count_takes_what_no_float_can_hold(caplog):
+    device = SeededClient(MEASURES, seed=1)
+    clicks = SottoMeterProvider(device).get_meter("app").create_counter("app.clicks")
+    assert clicks.add(10**400) == "accepted"
+    assert caplog.text == ""
+
+
+def test_no_attribute_chooses_the_segment_of_a_measure():
+    """All measures of a period begin at whichever measurement comes first."""
+    known = plan(
+        f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}",
+        "clicks: {type: ordinal, edges: [0, 1, 3], measure: {count: click}, stored: true, "
+        "otel: {instrument: app.clicks}}",
+        more="segments: {http.method: [GET, POST]}\n",
+        rest=ONCE,
+    )
+    device = SeededClient(known, seed=1, segments={"http.method": "POST"})
+    meter = SottoMeterProvider(device).get_meter("app")
+    meter.create_histogram("app.latency").record(3, {"http.method": "GET"})
+    meter.create_counter("app.clicks").add(1, {"http.method": "GET"})
+    found = {(each.metric, each.segment) for each in device.ledger().pending}
+    device.clock.now = known.period * (known.period_of(device.clock.now) + 1)
+    device.flush()
+    found |= {(each.metric, each.segment) for each in device.ledger().pending}
+    assert found == {("measured/clicks", "http.method=POST"), ("measured/took", "http.method=GET")}
 
 
 @pytest.mark.parametrize(
