@@ -101,9 +101,13 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
 
 
 def _page(data: Path, port: int) -> list[str]:
-    """Return the program that shows results, and how the job is, to this machine."""
+    """Return the program that shows results, and how the job is, to this machine.
+
+    It looks for figures that moved, as a file ``alerts.yaml`` in ``data`` says, if there is one.
+    """
     given = ["--state", str(data / "state"), "--log", str(data / "log"), "--port", str(port)]
-    return [sys.executable, "-m", "sotto", "serve", *given]
+    alerts = [str(path)] if (path := data / "alerts.yaml").exists() else []
+    return [sys.executable, "-m", "sotto", "serve", *given, "--alerts", *alerts]
 
 
 def _require_plans(given: Path, state: Path) -> None:

@@ -260,7 +260,8 @@ def reader_of(args: argparse.Namespace) -> ResultsReader:
 
 def add_alerts(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare ``--alerts`` and ``--kept``."""
-    add(parser, "--alerts FILE", what)
+    what += "; without a file it watches all figures and keeps what it finds"
+    add(parser, "--alerts FILE", what, nargs="?", const=False)
     where = "where alerts are kept (default: alerts.json in the state directory)"
     add(parser, "--kept FILE", where)
 
@@ -270,7 +271,7 @@ def alerts_of(args: argparse.Namespace, reader: ResultsReader) -> AlertWatch:
     from pipelines.alerts.configuration import Configuration, load_configuration
     from pipelines.alerts.watch import AlertWatch
 
-    configuration = Configuration() if args.alerts is None else load_configuration(args.alerts)
+    configuration = load_configuration(args.alerts) if args.alerts else Configuration()
     if args.kept is None and args.state is None:
         raise ParameterError("--kept must say where alerts are kept, such as --kept alerts.json")
     kept = args.kept or Path(args.state) / "alerts.json"

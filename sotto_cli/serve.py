@@ -28,8 +28,10 @@ examples:
       likewise of a job that reads a topic, and which partitions are silent
   sotto serve --state build/state --boards boards.yaml --notes notes.yaml
       also pages of several charts, and releases marked on the axes
+  sotto serve --state build/state --alerts
+      also look for figures that move, and show them
   sotto serve --state build/state --alerts alerts.yaml
-      also look for figures that move, show them, and tell who should know
+      likewise, as the file says, and tell who should know
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pipelines.alerts.evaluation import Judgement, judge, update
 from pipelines.alerts.kept import Alert, Delivery, Kept
 from pipelines.alerts.notifiers.base import NotificationError, Notifier
 from pipelines.alerts.series import read_series
+from pipelines.results.database import NoResultsError
 from pipelines.results.reader import ResultsReader
 from sotto.errors import SottoError
 
@@ -138,7 +139,7 @@ class AlertWatch:
 
         Also once an hour, so that the file says that somebody looks.
 
-        A failure is warned of once, and tried again.
+        A failure is warned of once, and tried again; results that are yet to come are none.
         """
         problem, again = "", self._clock()
         while not stopped.is_set():
@@ -149,6 +150,8 @@ class AlertWatch:
                 elif self._has_due():
                     self.deliver()
                 problem = ""
+            except NoResultsError:
+                pass
             except (SottoError, OSError) as error:
                 if str(error) != problem:
                     self._warn(f"alerts cannot be looked for: {error}")

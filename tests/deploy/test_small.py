@@ -90,6 +90,7 @@ def test_reports_come_to_estimates_and_an_interrupt_ends_all(tmp_path: Path) -> 
         wait_until(lambda: counted(state) == [sent] * 3)
         health = f"{page_of(tmp_path)}health"
         wait_until(lambda: "Nothing is wrong with the job" in text_of(health))
+        wait_until(lambda: "No figure can be judged yet" in text_of(f"{page_of(tmp_path)}alerts"))
         started = children(process.pid)
         assert set(started) == {"collect", "aggregate", "serve"}
         process.send_signal(signal.SIGINT)
@@ -98,6 +99,7 @@ def test_reports_come_to_estimates_and_an_interrupt_ends_all(tmp_path: Path) -> 
     said = (tmp_path / "serve.log").read_text("utf-8")
     assert f"reports go to  {url} , from this machine\n" in said
     assert "Traceback" not in said
+    assert "warning" not in said
     assert (tmp_path / "build/serve").stat().st_mode & 0o077 == 0
 
 
