@@ -77,8 +77,8 @@ class SottoMeterProvider(MeterProvider):
     Privacy
     -------
     The number and times of measurements are not protected, as those of recordings. Values of an
-    attribute that the plan has as a segment are sent in the clear. A measure is added up over all
-    of them: its segments are those that the app gives to the client.
+    attribute that the plan has as a segment are sent in the clear. A measure's segments are those
+    that the app gives to the client.
     """
 
     def __init__(self, client: Client | None = None, *, also: MeterProvider | None = None) -> None:
@@ -343,7 +343,7 @@ def _record(client: Client, metric: CompiledMetric, kind: str) -> Callable[[str,
         # A part of an event is none, and neither is what is no number.
         return lambda name, amount: client.count(
             measure.of,
-            amount if isinstance(amount, int) else int(amount) if math.isfinite(amount) else 0,
+            int(amount) if isinstance(amount, int) or math.isfinite(amount) else 0,
         )
     if kind != "up-down counter":
         return client.record
@@ -370,7 +370,12 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
     def amount_of(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
         try:
             return record(name, amount)
-        except Exception as error:
+        except BaseException as error:
+            # Also an interrupt: no frame keeps the amount.
+            del amount
+            diagnostics.drop_locals(error)
+            if not isinstance(error, Exception):
+                raise
             return client._errors.count_invalid(name, disabled.reason_of(error))
 
     def text_of(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:

@@ -171,19 +171,19 @@ class Recorder:
                         written += self._respond(connection, terms)
                     found.append(outcome)
                 consents, period = store.consents, store.period
+            while written:
+                self._written[written[-1]] = period, consents
+                self._uses.pop(written.pop(), None)
+            if responds:
+                # The log still has the response before, and two of them may show a use in between.
+                store.erasure.clean_log()
+            else:
+                store.scrub_since(owed)
         except BaseException as error:
             # Also an interrupt: no frame keeps what was used.
             written.clear()
             drop_locals(error)
             raise
-        for tally in written:
-            self._uses.pop(tally, None)
-            self._written[tally] = period, consents
-        if responds:
-            # The log still has the response before, and two of them may show a use in between.
-            store.erasure.clean_log()
-        else:
-            store.scrub_since(owed)
         if STORE_FULL not in found:
             self._attended = *reached, consents
 

@@ -20,7 +20,6 @@ from os import urandom
 from sqlite3 import Connection, Cursor
 
 from clientsdk import draws
-from clientsdk.diagnostics import drop_locals
 from clientsdk.store import device_secrets, schema
 from clientsdk.store.outbox import StoredChain
 from mechanisms.exact import MICRO
@@ -232,23 +231,18 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
     Chain id and jitter are drawn before the state is read. Raises StoreError if the operating
     system gives no randomness.
     """
-    try:
-        metric = plan.metrics[row.metric]
-        with device_secrets.random_bytes():
-            source, chain, jitter = draws.for_chain(source, plan.resolution)
-        state, mechanism = row.state[_NONCE:], metric.mechanism
-        if metric.holds_response:
-            try:
-                payloads = mechanism.weaker(state, source)
-            except ParameterError:
-                raise schema.DamagedError(schema.DAMAGED) from None
-        else:
-            symbol = metric.encode(_value(metric, state))
-            payloads = mechanism.draw(symbol, chain, pseudonym, source)
-    except BaseException as error:
-        del row
-        drop_locals(error)
-        raise
+    metric = plan.metrics[row.metric]
+    with device_secrets.random_bytes():
+        source, chain, jitter = draws.for_chain(source, plan.resolution)
+    state, mechanism = row.state[_NONCE:], metric.mechanism
+    if metric.holds_response:
+        try:
+            payloads = mechanism.weaker(state, source)
+        except ParameterError:
+            raise schema.DamagedError(schema.DAMAGED) from None
+    else:
+        symbol = metric.encode(_value(metric, state))
+        payloads = mechanism.draw(symbol, chain, pseudonym, source)
     end = (row.period + 1) * plan.period
     of_metric = row.plan, row.metric, end - plan.resolution, jitter
     due = end + jitter + metric.delays[0]

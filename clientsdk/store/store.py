@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from sqlite3 import Connection
 from time import monotonic
 
+from clientsdk.diagnostics import drop_locals
 from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import Quota, lowered
 from clientsdk.store import (
@@ -461,6 +462,14 @@ class Store:
     def _answer_measures(self, connection: Connection, period: int, secret: bytes) -> None:
         """Erase what was measured in the period that is left, and draw from it for a later one."""
         self._forget_measures()
+        try:
+            self._draw_answers(connection, period, secret)
+        except BaseException as error:
+            # Also an interrupt: no frame keeps what was measured.
+            drop_locals(error)
+            raise
+
+    def _draw_answers(self, connection: Connection, period: int, secret: bytes) -> None:
         for row in measures.take(connection):
             try:
                 plan = self.plans.get(connection, row.plan)
@@ -473,12 +482,7 @@ class Store:
             identity = identity or device_secrets.identity(
                 plan.collector, row.period, secret, signed=signed
             )
-            try:
-                chain = measures.answer(plan, row, identity.pseudonym, self._source)
-            except BaseException:
-                # Its frame kept nothing; neither does this one.
-                del row
-                raise
+            chain = measures.answer(plan, row, identity.pseudonym, self._source)
             outbox.remember(connection, row.period, identity)
             outbox.insert(connection, [chain])
             self.outbox.count(chain)

@@ -264,7 +264,7 @@ def test_no_figure_and_no_line_tells_how_often_was_counted(path, clock, caplog):
     assert told[0] == told[1] == told[2]
 
 
-@pytest.mark.parametrize("method", ["add", "answer", "rewrite"])
+@pytest.mark.parametrize("method", ["add", "answer", "rewrite", "_value"])
 def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypatch):
     client = device("exports", clock=clock, used={"used": USED})
     client.count("export", 7)
@@ -275,7 +275,7 @@ def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(f"clientsdk.store.measures.{method}", interrupting)
-    if method == "answer":
+    if method in ("answer", "_value"):
         clock.advance(days=7)
     with pytest.raises(KeyboardInterrupt) as caught:
         client.count("export", 7) if method == "add" else client.close()
@@ -293,7 +293,7 @@ def hides(found, state):
     """Return whether a local variable says what was counted or used."""
     if isinstance(found, tuple | list):
         return any(hides(each, state) for each in found)
-    return found is True or found == 7 or found == state
+    return found is True or found == 7 or (isinstance(found, bytes) and state[-8:] in found)
 
 
 def test_values_are_in_the_file_until_they_are_drawn(path, clock):

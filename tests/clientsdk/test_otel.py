@@ -518,7 +518,7 @@ def test_counters_are_counted_and_their_sums_are_last_values():
     device = SeededClient(MEASURES, seed=1)
     meter = SottoMeterProvider(device).get_meter("app")
     clicks, tabs = meter.create_counter("app.clicks"), meter.create_up_down_counter("app.open")
-    for amount in (1, 2, 1.9, float("inf"), float("nan")):
+    for amount in (1, True, False, 1.9, float("inf"), float("nan")):
         clicks.add(amount, {"button": MARK})
     for amount in (4, 1, -3):
         tabs.add(amount)
