@@ -63,7 +63,7 @@ MEASURED: dict[str, list[Step]] = {
     ],
     "a count is in the bin that begins at the edge; what is below one adds nothing": [
         *OPENED,
-        *[count(START + HOUR, times) for times in (0, -7, 1, 1, 2, 1, 4, 1, 1 << 70)],
+        *[count(START + HOUR, times) for times in (0, -7, 1, 1, 2, 1, 4, 1, 1_000_000)],
         flush(NEXT - 1),
         flush(NEXT),
         flush(NEXT + 3 * HOUR),
