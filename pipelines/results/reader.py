@@ -60,6 +60,12 @@ _KEPT = 4
 _ASKED = 500
 _ORDER = (*METRIC, "window_start")
 _START = [sql.column(name, WINDOWS.c[name].type) for name in _ORDER]
+#: Columns by which a figure is known, and between which times, ms, its windows are read.
+_FIGURE = (*METRIC, "kind", "item")
+_COURSE = [
+    *(sql.column(name, ESTIMATES.c[name].type) for name in _FIGURE),
+    *(sql.column(name, sql.BigInteger) for name in ("earliest", "since", "until")),
+]
 #: Rows that are in memory at a time where all of a view are read.
 _BATCH = 10_000
 
@@ -341,6 +347,36 @@ class ResultsReader:
 
         return self._database.read(read)
 
+    def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
+        """Return each figure's estimates in its own window and those before, of all reports.
+
+        They are in windows that end less than ``lengths`` times the window before its end. In order
+        of metric and time, by one query for up to 500 figures.
+        """
+        columns = ESTIMATES.c
+        wanted = []
+        for row in of:
+            end = milliseconds(row.window_end)
+            length = end - milliseconds(row.window_start)
+            since = end - lengths * length
+            name = [getattr(row, each) for each in _FIGURE]
+            # For the index, which has starts: no window of a metric is as long as two others.
+            wanted.append((*name, since - 2 * length, since, end))
+
+        def query(part: Sequence[tuple[Any, ...]]) -> sql.Select[Any]:
+            given = sql.values(*_COURSE, name="courses").data(part).cte().c
+            same = [columns[name] == given[name] for name in _FIGURE]
+            begins = columns.window_start > given.earliest, columns.window_start < given.until
+            found = VIEW_ESTIMATES.stored.where(columns.segment == "", *same, *begins)
+            order = (columns[name] for name in VIEW_ESTIMATES.order)
+            return found.where(columns.window_end > given.since).order_by(*order)
+
+        parts = [query(wanted[at : at + _ASKED]) for at in range(0, len(wanted), _ASKED)]
+        rows = self._database.read(
+            lambda connection: [row for part in parts for row in connection.execute(part)]
+        )
+        return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
+
     def latest(self, collector: str, most: int) -> tuple[list[EstimateRecord], int]:
         """Return estimates of all reports in the newest complete windows of a collector's metrics.
 
@@ -470,14 +506,13 @@ class ResultsReader:
 
 def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_Record]:
     names = [column.name for column in view.columns]
-    convert = [CONVERTED.get(column.kind) for column in view.columns]
+    convert = [(column.name, to) for column in view.columns if (to := CONVERTED.get(column.kind))]
     for row in rows:
-        yield kind(
-            **{
-                name: value if to is None or value is None else to(value)
-                for name, to, value in zip(names, convert, row, strict=True)
-            }
-        )
+        values = dict(zip(names, row, strict=True))
+        for name, to in convert:
+            if (value := values[name]) is not None:
+                values[name] = to(value)
+        yield kind(**values)
 
 
 def _of_windows(view: View, starts: sql.CTE) -> sql.Select[Any]:

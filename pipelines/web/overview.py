@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from pipelines.exporter.freshness import stale
@@ -67,8 +66,10 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     ]
     first = (part - 1) * _CARDS if part else 0
     shown = wanted[first : first + _CARDS] if part else wanted
+    heads = {key: headlines(view.snapshot.headlines.get(key, [])) for key in shown}
+    courses = view.snapshot.courses([rows[0] for rows in heads.values() if rows], _SPARK)
     return {
-        "cards": [_card(view, key, named[key]) for key in shown],
+        "cards": [_card(view, key, named[key], heads[key], courses.get(key, [])) for key in shown],
         "find": find,
         "searches": part > 0 and len(named) > _SEARCHED,
         "total": len(wanted),
@@ -77,11 +78,16 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     }
 
 
-def _card(view: PageView, key: MetricKey, title: str) -> Card:
+def _card(
+    view: PageView,
+    key: MetricKey,
+    title: str,
+    rows: Sequence[EstimateRecord],
+    course: Sequence[EstimateRecord],
+) -> Card:
     windows = view.snapshot.newest[key]
     shown = newest(windows)
     later = windows[windows.index(shown) + 1 :]
-    rows = headlines(view.snapshot.headlines.get(key, []))
     return Card(
         title,
         key,
@@ -91,7 +97,7 @@ def _card(view: PageView, key: MetricKey, title: str) -> Card:
         next((each for each in later[::-1] if each.complete and each.withheld), None),
         next((each for each in later[::-1] if not each.complete), None),
         figures(headlines(view.snapshot.so_far.get(key, []))),
-        _spark(view, key, shown, rows[0]) if rows else None,
+        _spark(course),
     )
 
 
@@ -100,16 +106,12 @@ def figures(rows: Sequence[EstimateRecord]) -> list[HeadlineFigure]:
     return [HeadlineFigure(name_of(row), row) for row in rows]
 
 
-def _spark(view: PageView, key: MetricKey, last: Window, row: EstimateRecord) -> Spark | None:
-    """Return the course of a figure up to a window; None without two windows that have it."""
-    begin = replace(
-        last, window_start=last.window_end - _SPARK * (last.window_end - last.window_start)
-    )
-    found = view.snapshot.history(key, [(row.kind, row.item)], [begin, last])
+def _spark(course: Sequence[EstimateRecord]) -> Spark | None:
+    """Return the course of a figure, oldest first; None without two windows that have it."""
     rows = [
-        (at, each.value, each.value if each.low is None else each.low,
+        (each.window_start, each.value, each.value if each.low is None else each.low,
          each.value if each.high is None else each.high)
-        for at, each in sorted(found.get((row.kind, row.item, ""), {}).items())
+        for each in course
         if each.value is not None and abs(each.value) < _LARGEST
     ]  # fmt: skip
     if len(rows) < 2:
@@ -125,7 +127,7 @@ def _spark(view: PageView, key: MetricKey, last: Window, row: EstimateRecord) ->
         return [f"{x:.1f},{23 - (value - least) * scale:.1f}" for x, value in pairs]
 
     band = [*points(highs), *points(lows)[::-1]]
-    return Spark(name_of(row), " ".join(points(values)), " ".join(band))
+    return Spark(name_of(course[0]), " ".join(points(values)), " ".join(band))
 
 
 class Tile(NamedTuple):

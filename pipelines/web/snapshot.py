@@ -189,6 +189,15 @@ class ResultsSnapshot:
         found = self.reader.windows(Chosen(**key_of(window)._asdict(), since=start, until=end))
         return {each.segment: each for each in found if each.window_start == start}
 
+    def courses(
+        self, of: Sequence[EstimateRecord], lengths: int
+    ) -> dict[MetricKey, list[EstimateRecord]]:
+        """Return a figure of each metric in its window and those before: see the reader's method.
+
+        There is one estimate a metric; ``lengths`` of its window are how far back.
+        """
+        return _by_metric(self.reader.courses(of, lengths))
+
     def history(
         self,
         key: MetricKey,

@@ -11,16 +11,17 @@ from contextlib import closing
 from html import escape
 
 import pytest
+import sqlalchemy as sql
 from html_pages import Html
 from invented_results import NASTY, PLAN, app_of, ask, write_results
 
 from pipelines.exporter.database import WatchedResults
 from pipelines.results.reader import ResultsReader
-from pipelines.web import charts, metric, rendering, views, words
+from pipelines.web import charts, metric, overview, rendering, views, words
 from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
 from pipelines.web.pages import PLAN as PLAN_PAGE
 from pipelines.web.snapshot import ResultsSnapshot
-from pipelines.web.views import MetricView, PageView, PlanView
+from pipelines.web.views import MetricView, OverviewView, PageView, PlanView
 from sotto.wire.reasons import MEANINGS, Reason
 
 
@@ -211,3 +212,15 @@ def test_a_name_that_is_too_long_for_a_chart_is_its_title():
     # What tells names apart may be at either end.
     assert ">os=linux,app_v…5.10.1-&lt;beta&gt;<" in svg
     assert "<title>short</title>" not in svg
+
+
+def test_the_statements_of_the_first_page_do_not_grow_with_the_cards(snapshot):
+    def statements_of(find: str, cards: int) -> int:
+        own, found = ResultsSnapshot(snapshot.reader, snapshot.revision), []
+        view = OverviewView(own, rendering.ServedLinks(), False, find=find)
+        sql.event.listen(sql.Engine, "before_cursor_execute", count := lambda *a: found.append(a))
+        assert len(overview.metrics(view)["cards"]) == cards
+        sql.event.remove(sql.Engine, "before_cursor_execute", count)
+        return len(found)
+
+    assert statements_of("", 3) == statements_of("theme", 1) > 0
