@@ -56,7 +56,7 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Connections to a PostgreSQL server that are kept.
 _KEPT = 4
-#: Windows that are asked for at a time by their metrics and starts, of which a window is known.
+#: Windows or figures that are asked for at a time, by what they are known by.
 _ASKED = 500
 _ORDER = (*METRIC, "window_start")
 _START = [sql.column(name, WINDOWS.c[name].type) for name in _ORDER]
@@ -338,12 +338,7 @@ class ResultsReader:
         def read(connection: sql.Connection) -> list[Row]:
             found = connection.execute(newest_windows().order_by(*METRIC)).all()
             wanted = [(*row[: len(METRIC)], start) for row in found for start in starts(row)]
-            rows: list[Row] = []
-            for at in range(0, len(wanted), _ASKED):
-                # As values, since the server knows how many these are, and looks each of them up.
-                values = sql.values(*_START, name="starts").data(wanted[at : at + _ASKED])
-                rows += connection.execute(query(values.cte()))
-            return rows
+            return _asked(connection, _START, wanted, query)
 
         return self._database.read(read)
 
@@ -363,18 +358,15 @@ class ResultsReader:
             # For the index, which has starts: no window of a metric is as long as two others.
             wanted.append((*name, since - 2 * length, since, end))
 
-        def query(part: Sequence[tuple[Any, ...]]) -> sql.Select[Any]:
-            given = sql.values(*_COURSE, name="courses").data(part).cte().c
+        def query(courses: sql.CTE) -> sql.Select[Any]:
+            given = courses.c
             same = [columns[name] == given[name] for name in _FIGURE]
             begins = columns.window_start > given.earliest, columns.window_start < given.until
             found = VIEW_ESTIMATES.stored.where(columns.segment == "", *same, *begins)
             order = (columns[name] for name in VIEW_ESTIMATES.order)
             return found.where(columns.window_end > given.since).order_by(*order)
 
-        parts = [query(wanted[at : at + _ASKED]) for at in range(0, len(wanted), _ASKED)]
-        rows = self._database.read(
-            lambda connection: [row for part in parts for row in connection.execute(part)]
-        )
+        rows = self._database.read(lambda connection: _asked(connection, _COURSE, wanted, query))
         return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
 
     def latest(self, collector: str, most: int) -> tuple[list[EstimateRecord], int]:
@@ -502,6 +494,21 @@ class ResultsReader:
         return [
             _health_of(row, documents.get(row.collector, {})) for row in connection.execute(query)
         ]
+
+
+def _asked(
+    connection: sql.Connection,
+    columns: Sequence[sql.ColumnClause[Any]],
+    wanted: Sequence[tuple[Any, ...]],
+    query: Callable[[sql.CTE], sql.Select[Any]],
+) -> list[Row]:
+    """Return what a query finds of the rows that are wanted, of which it gets some at a time."""
+    rows: list[Row] = []
+    for at in range(0, len(wanted), _ASKED):
+        # As values, since the server knows how many these are, and looks each of them up.
+        values = sql.values(*columns, name="wanted").data(wanted[at : at + _ASKED])
+        rows += connection.execute(query(values.cte()))
+    return rows
 
 
 def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_Record]:
