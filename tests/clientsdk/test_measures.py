@@ -641,6 +641,28 @@ def test_the_log_never_has_two_responses(path, clock):
     assert held(client)[0][8:] == b"\1"
 
 
+def test_a_response_is_drawn_anew_once_a_process_and_period(path, clock):
+    spec = USED.replace("27", "0.3").replace("26", "0.2")
+    client = device(state=path, clock=clock, used={"used": spec})
+
+    def drawn(uses, hours):
+        found = []
+        for _ in range(hours):
+            if uses:
+                client.count("open")
+            clock.advance(hours=1)
+            client.next_due()
+            [state] = held(client)
+            found.append(state[8:])
+        return found
+
+    # At this epsilon responses of several draws would hardly ever be the same.
+    assert len(set(drawn(False, 40))) == 1
+    assert len(set(drawn(True, 40))) == 1
+    clock.advance(days=5)
+    assert len(set(drawn(False, 40))) == 1
+
+
 def test_a_use_is_of_the_period_and_the_consent_in_which_it_was(path, clock):
     """Otherwise the uses of one period would reach the answers of two."""
     client = device(state=path, clock=clock, used={"used": USED})

@@ -93,6 +93,11 @@ def test_the_derivation_is_the_agreed_one():
     assert found.pseudonym.hex() not in repr(found)
 
 
+def test_an_unsigned_pseudonym_never_has_the_tag(monkeypatch):
+    monkeypatch.setattr(device_secrets, "sha256", lambda data: b"\xed\x25\x19" + bytes(29))
+    assert device_secrets.pseudonym("fleet.example", 0, bytes(32)) == b"\xec\x25\x19" + bytes(13)
+
+
 def test_every_message_is_accepted_by_an_aggregator():
     client = device(
         metric("colour"),
