@@ -371,7 +371,7 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
         try:
             return record(name, amount)
         except BaseException as error:
-            # Also an interrupt: no frame keeps the amount.
+            # Also an interrupt: neither this frame nor one that it called keeps the amount.
             del amount
             diagnostics.drop_locals(error)
             if not isinstance(error, Exception):

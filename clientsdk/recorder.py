@@ -171,6 +171,7 @@ class Recorder:
                         written += self._respond(connection, terms)
                     found.append(outcome)
                 consents, period = store.consents, store.period
+            # A loop's variable would go on saying what was used.
             while written:
                 self._written[written[-1]] = period, consents
                 self._uses.pop(written.pop(), None)

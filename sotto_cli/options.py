@@ -261,6 +261,7 @@ def reader_of(args: argparse.Namespace) -> ResultsReader:
 def add_alerts(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare ``--alerts`` and ``--kept``."""
     what += "; without a file it watches all figures and keeps what it finds"
+    # argparse would take a text for the name of a file.
     add(parser, "--alerts FILE", what, nargs="?", const=False)
     where = "where alerts are kept (default: alerts.json in the state directory)"
     add(parser, "--kept FILE", where)
