@@ -342,8 +342,7 @@ def _record(client: Client, metric: CompiledMetric, kind: str) -> Callable[[str,
     if measure is not None and measure.kind == "count":
         # A part of an event is none, and neither is what is no number.
         return lambda name, amount: client.count(
-            measure.of,
-            int(amount) if isinstance(amount, int) or math.isfinite(amount) else 0,
+            measure.of, int(amount) if isinstance(amount, int) or math.isfinite(amount) else 0
         )
     if kind != "up-down counter":
         return client.record

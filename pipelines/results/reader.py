@@ -358,13 +358,12 @@ class ResultsReader:
             # For the index, which has starts: no window of a metric is as long as two others.
             wanted.append((*name, since - 2 * length, since, end))
 
-        def query(courses: sql.CTE) -> sql.Select[Any]:
-            given = courses.c
-            same = [columns[name] == given[name] for name in _FIGURE]
-            begins = columns.window_start > given.earliest, columns.window_start < given.until
+        def query(given: sql.CTE) -> sql.Select[Any]:
+            same = [columns[name] == given.c[name] for name in _FIGURE]
+            begins = columns.window_start > given.c.earliest, columns.window_start < given.c.until
             found = VIEW_ESTIMATES.stored.where(columns.segment == "", *same, *begins)
             order = (columns[name] for name in VIEW_ESTIMATES.order)
-            return found.where(columns.window_end > given.since).order_by(*order)
+            return found.where(columns.window_end > given.c.since).order_by(*order)
 
         rows = self._database.read(lambda connection: _asked(connection, _COURSE, wanted, query))
         return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
