@@ -7,6 +7,11 @@ instead; there the broker's time counts, so that a table of long ago comes late 
 Every distinct value of --device-column is one device, with the SDK, a store in memory and a
 clock of its own that follows --time-column. Each row is recorded when its time comes: for every
 metric of the plan, the cell in the column of that name (or in the one that --map gives it).
+With measures each row is one use of the app, and a column is named after what the app counts or
+records: of {count: export} the cells of "export" say how often it happened, or true or false, of
+{max: load} those of "load" are numbers, of {furthest: ...} those of the metric's name are steps; an
+empty cell adds nothing. {days: app} and {age: ...} need no column. A period is answered when it is
+over, if the device has a row in it.
 Values are randomized, held back and released as the plan says, and what devices send arrives in
 the log at the simulated times. A row of a top item is one occurrence; of a constant metric the
 first row is what a device reports in every period in which it has one. After its last row its clock
@@ -85,8 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out DIR", "the log; empty or new")
     add("--topic NAME", "send it to this topic, by its full name, when all is played back")
     options.add_broker(parser.add_mutually_exclusive_group())
-    renamed = "a metric's column, where it has another name (may be repeated)"
-    add("--map METRIC=COLUMN", renamed, [], type=options.renamed, action="append")
+    renamed = "the column of a metric, or of what is measured, by its name (may be repeated)"
+    add("--map NAME=COLUMN", renamed, [], type=options.renamed, action="append")
     segment = "a segment's column (may be repeated); without one it is 'other'"
     add("--segment NAME=COLUMN", segment, [], type=options.renamed, action="append")
     null = "cells of this text count as empty, such as NA (may be repeated)"

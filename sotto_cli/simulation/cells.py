@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from sotto.errors import ParameterError, ValueTypeError
 from sotto.plan.checks import MAX_TIME
-from sotto.plan.compiled import CompiledMetric
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import parse_time
 
 #: Milliseconds in the units that whole numbers may be times in.
@@ -40,6 +40,32 @@ class Cell(Enum):
 WRONG_TYPE: Final = Cell.WRONG_TYPE
 NOT_TEXT: Final = Cell.NOT_TEXT
 Parser = Callable[[object], object]
+
+
+class Feed(NamedTuple):
+    """A call of the client that takes the cells of a column."""
+
+    method: str  #: The client's: ``record``, ``count`` or ``reach``.
+    name: str  #: The call's first argument, after which the column is named.
+    metrics: tuple[CompiledMetric, ...]  #: Those that it feeds, at least one.
+
+    @property
+    def values(self) -> str:
+        """The metric under whose name its values are kept: two methods may have one name."""
+        return self.metrics[0].name
+
+
+def feeds(plan: CompiledPlan) -> list[Feed]:
+    """Return what an app under a plan calls, in the plan's order."""
+    found: dict[tuple[str, str], Feed] = {}
+    for metric in plan.metrics:
+        measure = metric.measure
+        method, name = ("record", "") if measure is None else (measure.method, measure.of)
+        if method:
+            name = name or metric.name
+            metrics = (metric,) if measure is None else plan.fed(method, name)
+            found[method, name] = Feed(method, name, metrics)
+    return list(found.values())
 
 
 def parsed(cell: object, nulls: frozenset[str], parse: Parser) -> object:
@@ -96,30 +122,43 @@ def has_offset(cell: object) -> bool | None:
     return bool(time and _OFFSET.search(time[0]))
 
 
-def value_parser(metric: CompiledMetric) -> Parser:
-    """Return what makes a cell a value of a metric, or ``WRONG_TYPE``.
+def value_parser(feed: Feed) -> Parser:
+    """Return what makes a cell the argument of a client's method, or ``WRONG_TYPE``.
 
     Text becomes what the type says; a value that a Parquet file has typed stays as it is, and
     the plan says whether it fits. A cell of a vector has its numbers one after another, between
-    blanks, commas or semicolons.
+    blanks, commas or semicolons. A cell of what is counted says how often it happened, or whether.
     """
-    if metric.numeric:
+    if feed.method == "count":
+        return _times
+    first, *_ = feed.metrics
+    if first.numeric:
         of_text: Callable[[str], object] = _number
     else:
         parsers = {"boolean": _boolean, "survey": _boolean, "vector": _vector}
-        of_text = parsers.get(metric.type, str)
+        of_text = parsers.get(first.type, str)
 
     def parse(cell: object) -> object:
         value = of_text(cell) if isinstance(cell, str) else cell
         if value is WRONG_TYPE:
             return WRONG_TYPE
         try:
-            metric.encode(value)
+            for metric in feed.metrics:
+                metric.encode(value)
         except ValueTypeError:
             return WRONG_TYPE
         return value
 
     return parse
+
+
+def _times(cell: object) -> object:
+    if isinstance(cell, str):
+        truth = _boolean(cell)
+        cell = _number(cell) if truth is WRONG_TYPE else truth
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return int(cell) if isinstance(cell, int) else WRONG_TYPE
 
 
 def _number(text: str) -> object:

@@ -28,3 +28,13 @@ class Device(Client):
     def ignore_panels(self) -> None:
         """Answer in every period, whatever the plan's panels."""
         self._recorder.decisions.ignore_panels()
+
+    def use(self) -> None:
+        """Be in use, by an app that was not running: what is measured begins, or goes on."""
+        self._recorder.held_back = False
+        self._recorder.attend(self._now())
+
+    def rest(self) -> None:
+        """Write what was used, as an app does that ends; until the next use it only sends."""
+        self._recorder.attend(self._now(), closing=True)
+        self._recorder.held_back = True

@@ -2,7 +2,8 @@
 
 A device lives through its own rows in time order. Between them it wakes to send, once in each
 slot of ``send_every``, whenever something is due, and after its last row its clock runs on until
-every level is delivered. Its messages go through a :class:`Network` to the log.
+every level is delivered. A row is a use of the app and a wake is none, so that what a device
+measures follows from its rows. Its messages go through a :class:`Network` to the log.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from mechanisms.digests import sha256
 from mechanisms.randomness import Source, SystemSource
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import GROUP, HEADER, ROW, decode_message
-from sotto_cli.simulation.cells import Cell
+from sotto_cli.simulation.cells import Cell, Feed, feeds
 from sotto_cli.simulation.device import Device
 from sotto_cli.simulation.table import Recordings
 
@@ -72,8 +73,8 @@ class Schedule:
 class KeptValues:
     """Which row's value a metric's chain was made of: for simulations, never written to a log.
 
-    A constant metric has the same row in every period. A top item's chain is made of all rows of a
-    period, and is left out.
+    A constant metric has the same row in every period. Chains of top items and measures are made of
+    all rows of a period, and are left out.
     """
 
     device: int
@@ -121,9 +122,10 @@ class Played:
         ]
         heads = sorted({outcome for _, outcome in self.outcomes})
         if heads:
-            width = max(len(metric.name) for metric in plan.metrics)
+            names = list(dict.fromkeys(feed.name for feed in feeds(plan)))
+            width = max(map(len, names))
             lines.append("recorded" + " " * (width - 6) + "".join(f"{head:>14}" for head in heads))
-            for name in (each.name for each in plan.metrics):
+            for name in names:
                 counts = "".join(f"{self.outcomes[name, head]:>14,}" for head in heads)
                 lines.append(f"  {name:<{width}}{counts}")
         cells = self.skipped
@@ -308,10 +310,10 @@ class Fleet:
         #: The source of the next device's draws.
         self.source: Source = SystemSource()
         self._times = recordings.time.tolist()
-        #: Each metric has what the rows hold, and what remembers its draws.
+        #: Each call of the client has what the rows hold, and what remembers the draws of it.
         self._columns = [
-            (each, recordings.values[each.name].tolist(), _witness(each) if witness else None)
-            for each in self._plan.metrics
+            (each, recordings.values[each.values].tolist(), _witness(each) if witness else None)
+            for each in feeds(self._plan)
         ]
         self.played = Played(networks=[network])
 
@@ -331,6 +333,7 @@ class Fleet:
         ) as client:
             if self._schedule.every_period:
                 client.ignore_panels()
+            self._set_segments(client, start)
             client.give_consent()
             for entry in range(start, end):
                 now = self._times[entry]
@@ -338,7 +341,10 @@ class Fleet:
                     break
                 self._send(client, clock, now)
                 clock.now = now
+                self._set_segments(client, entry)
+                client.use()
                 self._record(client, publisher, entry)
+                client.rest()
             self._send(client, clock, self._schedule.until)
             ledger = client.ledger()
         self.played.unsent += len(ledger.pending)
@@ -363,25 +369,28 @@ class Fleet:
 
     def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
         """Record the values of one row."""
-        recordings, played = self._recordings, self.played
-        if recordings.segments:
-            client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
-        for metric, values, witness in self._columns:
-            name, value = metric.name, values[entry]
+        played = self.played
+        for feed, values, witness in self._columns:
+            value, [metric, *_] = values[entry], feed.metrics
             if isinstance(value, Cell):
-                played.skipped[name, value.value] += 1
+                played.skipped[feed.name, value.value] += 1
                 continue
-            if value is None and not metric.missing:
-                played.skipped[name, EMPTY_CELL] += 1
+            if value is None and (metric.measure or not metric.missing):
+                played.skipped[feed.name, EMPTY_CELL] += 1
                 continue
-            played.outcomes[name, client.record(name, value)] += 1
+            played.outcomes[feed.name, getattr(client, feed.method)(feed.name, value)] += 1
             if witness is not None and witness.chain is not None:
-                kept = (name, int(recordings.row[entry]))
+                kept = (feed.name, int(self._recordings.row[entry]))
                 if metric.kind == "constant":
                     publisher.permanent[metric.index] = kept
                 else:
                     publisher.drawn[witness.chain] = kept
                 witness.chain = None
+
+    def _set_segments(self, client: Client, entry: int) -> None:
+        segments = self._recordings.segments
+        if segments:
+            client.set_segments({name: said[entry] for name, said in segments.items()})
 
     def _send(self, client: Client, clock: SimulatedClock, until: int | None) -> None:
         """Wake and send whatever falls due before ``until``."""
@@ -403,9 +412,10 @@ class Fleet:
         return self._jitter.randrange(due, end)
 
 
-def _witness(metric: CompiledMetric) -> Witness | None:
-    """Put a witness in front of a metric's mechanism; of a top item there is none."""
-    if metric.type == "top_item":
+def _witness(feed: Feed) -> Witness | None:
+    """Put a witness in front of a metric's mechanism; none of a top item or of measures."""
+    metric, *_ = feed.metrics
+    if metric.type == "top_item" or metric.measure:
         return None
     witness = Witness(metric.mechanism)
     # The attribute is computed once and then kept in the instance, where it can be replaced.

@@ -22,6 +22,7 @@ from sotto_cli.simulation.cells import (
     WRONG_TYPE,
     Cell,
     Parser,
+    feeds,
     has_offset,
     parsed,
     time_parser,
@@ -79,8 +80,8 @@ class Columns:
 
     device: str
     time: str
-    #: The column of each metric, in the plan's order.
-    metrics: Mapping[str, str]
+    #: The column of each name that an app records, counts or reaches a step of.
+    names: Mapping[str, str]
     #: Cells of these texts count as empty, beside the empty cell itself.
     nulls: frozenset[str] = frozenset()
     #: The unit of a time that is a number: ``s``, ``ms``, ``us`` or ``ns``.
@@ -99,31 +100,28 @@ class Columns:
         time_unit: str = "ms",
         segments: Mapping[str, str] | None = None,
     ) -> Columns:
-        """Give every metric of the plan the column of its own name, or the one in ``renamed``."""
-        segments = segments or {}
-        known = [name for name, _ in plan.segments]
-        for name in segments:
-            if name not in known:
-                has = (", ".join(known) or "none") + did_you_mean(name, known)
-                raise ParameterError(f"the plan has no segment {name!r}; it has {has}")
-        renamed = renamed or {}
-        if plan.measured:
-            raise ParameterError(
-                f"metric {plan.measured[0].name!r} is measured on the device, and a table cannot "
-                "be played as what happens on one: leave such metrics out of the plan"
-            )
-        names = [metric.name for metric in plan.metrics]
-        for name in renamed:
-            if name not in names:
-                has = ", ".join(names) + did_you_mean(name, names)
-                raise ParameterError(f"the plan has no metric {name!r}; it has {has}")
-        metrics = {name: renamed.get(name, name) for name in names}
-        return cls(device, time, metrics, frozenset(nulls), time_unit, segments)
+        """Give every name that an app passes the column of that name, or the one in ``renamed``.
+
+        They are the metrics', but where the device measures: ``export`` of ``{count: export}``.
+        """
+        renamed, segments = renamed or {}, segments or {}
+        names = list(dict.fromkeys(feed.name for feed in feeds(plan)))
+        kinds = [name for name, _ in plan.segments]
+        for what, given, known in (
+            ("segment", segments, kinds),
+            ("metric or measure", renamed, names),
+        ):
+            for name in given:
+                if name not in known:
+                    has = (", ".join(known) or "none") + did_you_mean(name, known)
+                    raise ParameterError(f"the plan has no {what} {name!r}; it has {has}")
+        columns = {name: renamed.get(name, name) for name in names}
+        return cls(device, time, columns, frozenset(nulls), time_unit, segments)
 
     @property
     def used(self) -> list[str]:
         """Every column that is read, each once."""
-        said = [*self.metrics.values(), *self.segments.values()]
+        said = [*self.names.values(), *self.segments.values()]
         return list(dict.fromkeys([self.device, self.time, *said]))
 
     def check(self, present: Sequence[str]) -> None:
@@ -132,7 +130,7 @@ class Columns:
         if absent:
             raise ParameterError(
                 f"no column {', '.join(map(repr, absent))}; the input has "
-                f"{', '.join(map(repr, present))} (--map METRIC=COLUMN gives a metric another)"
+                f"{', '.join(map(repr, present))} (--map NAME=COLUMN gives a name another)"
             )
         doubled = [name for name in self.used if list(present).count(name) > 1]
         if doubled:
@@ -150,7 +148,8 @@ class Recordings:
     #: Device ``i`` has the entries ``starts[i]:starts[i + 1]``, in time order. Devices are numbered
     #: as they first appear in the input; their ids are not kept.
     starts: NDArray[np.int64]
-    #: By metric, of shape (n,): a value, ``None`` where the cell is empty, or a ``Cell``.
+    #: By metric, the first that the value feeds, of shape (n,): a value, ``None`` where the cell is
+    #: empty, or a ``Cell``.
     values: Mapping[str, NDArray[np.object_]]
     #: Rows of the input, those left out included.
     rows: int
@@ -230,14 +229,14 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     when = time[kept].astype(np.int64)
     order = np.lexsort((when, who))
     values = {}
-    for metric in plan.metrics:
-        column = columns.metrics[metric.name]
-        cells = _decoded(table.columns[column], columns.nulls, value_parser(metric))[kept]
+    for feed in feeds(plan):
+        column = columns.names[feed.name]
+        cells = _decoded(table.columns[column], columns.nulls, value_parser(feed))[kept]
         for kind in Cell:
             bad = np.fromiter((cell is kind for cell in cells), np.bool_, len(kept))
             if bad.any():
                 found.add_at(kind.value, "such cells are skipped", column, kept[bad])
-        values[metric.name] = cells[order]
+        values[feed.values] = cells[order]
     segments = {}
     for name, column in columns.segments.items():
         said = _decoded(table.columns[column], columns.nulls, str)[kept]

@@ -74,6 +74,23 @@ KINDS = f"""{FRAME}
     mechanism: permute_and_flip
     ladder: [{{epsilon: 1}}, {{epsilon: 30, after: 1d}}]
 """
+#: At this epsilon an answer is a lie less than once in a million times.
+SURE = "stored: true, window: 7d, ladder: [{epsilon: 1}, {epsilon: 17, after: 1d}]"
+DAYS = "range: [0, 7], points: 8, outside: clip"
+MEASURES = f"""{plan_head("measured", (200, 2000), segments="{os: [linux, mac]}")}
+  exports: {{type: ordinal, edges: [0, 1, 2, 5], measure: {{count: export}}, {SURE}}}
+  often: {{type: ordinal, {DAYS}, measure: {{days: export}}, {SURE}}}
+  days: {{type: ordinal, {DAYS}, measure: {{days: app}}, {SURE}}}
+  step: {{type: ordinal, measure: {{furthest: [cart, paid]}}, {SURE}}}
+  age: {{type: ordinal, measure: {{age: 7d, up_to: 3}}, {SURE}}}
+  total: {{type: ordinal, {DAYS}, measure: {{sum: load}}, {SURE}}}
+  dark: {{type: boolean, missing: true, measure: {{last: dark}}, {SURE}}}
+  used:
+    type: boolean
+    measure: {{used: export}}
+    window: 7d
+    ladder: [{{epsilon: 1}}, {{epsilon: 17, after: 1d}}, {{epsilon: 18, after: 1d}}]
+"""
 HEAD = "who,when,colour,size,good\n"
 #: A Thursday, when periods of seven days begin.
 START = parse_time("2013-01-03")
@@ -534,6 +551,67 @@ class TestConstantMetricsAndTopItems:
         assert {(line.reserved, line.spent) for line in played.audit} == {(page + model, model)}
 
 
+class TestMeasures:
+    """Each period in which a device has a row is answered: from its rows, and from nothing else."""
+
+    def answers(self, tmp_path, text):
+        """Return what device ``a`` answers, by week and metric, and the segment of each answer."""
+        plan = parse_plan(MEASURES).compile()
+        columns = Columns.of_plan(plan, "who", "when", {"step": "reached"}, segments={"os": "os"})
+        found = read(tmp_path / "t.csv", plan, text, columns)
+        replay = Replay(tmp_path / "log", Schedule(send_every=6 * HOUR), processes=1, seed=27)
+        played, said = replay.run(plan, found), defaultdict(dict)
+        for _, body in messages(tmp_path / "log"):
+            message = decode_message(body)
+            for metric, row in ((g.metric, r) for g in message.groups for r in g.rows):
+                if row.level == 1:
+                    name, week = plan.metrics[metric].name, (row.event - START) // WEEK
+                    said[week][name] = plan.metrics[metric].labels[row.payload[0]]
+                    said[week]["os"] = message.cell
+        return played, dict(said)
+
+    def test_rows_are_uses_and_cells_are_what_is_fed(self, tmp_path):
+        """Rows of weeks 0, 2 and 3; in the idle week between the device sends, and is not used."""
+        text = "who,when,os,export,reached,load,dark\n" + "".join(
+            f"a,{START + at},{rest}\n"
+            for at, rest in [
+                (2 * DAY, "linux,2,cart,3,yes"),
+                (3 * DAY, "linux,,,1,no"),
+                (3 * DAY + HOUR, "linux,yes,elsewhere,,"),
+                (4 * DAY, "linux,0,paid,1.2,"),
+                (2 * WEEK + DAY, "mac,,,,"),
+                (2 * WEEK + DAY + HOUR, "mac,no,often,,"),
+                (3 * WEEK + DAY, "mac,yes,,,"),
+            ]
+        )
+        played, said = self.answers(tmp_path, text)
+        first = {"exports": "2 to 4", "often": "2", "days": "3", "step": "paid", "age": "0"}
+        last = {"exports": "0", "often": "0", "days": "1", "step": "none", "age": "2"}
+        used_once = {"exports": "1", "often": "1", "age": "3 or more", "used": "true"}
+        assert said == {
+            0: first | {"total": "5", "dark": "false", "used": "true", "os": 0},
+            2: last | {"total": "0", "dark": "missing", "used": "false", "os": 1},
+            3: last | {"total": "0", "dark": "missing", "os": 1} | used_once,
+        }
+        assert played.unsent == 0
+        assert {line.period - START // WEEK for line in played.audit} == {0, 2, 3}
+        assert all(line.spent == line.reserved for line in played.audit)
+        assert played.outcomes == {
+            ("export", "accepted"): 5,
+            ("step", "accepted"): 4,
+            ("load", "accepted"): 3,
+            ("dark", "accepted"): 2,
+        }
+        assert played.skipped[("export", "empty cell")] == 2
+
+    def test_cells_of_the_wrong_type(self, tmp_path):
+        text = f"who,when,os,export,reached,load,dark\na,{START},mac,1.5,cart,much,no\n"
+        played, said = self.answers(tmp_path, text)
+        assert played.skipped == {("export", "wrong type"): 1, ("load", "wrong type"): 1}
+        assert said[0]["exports"] == "0"
+        assert said[0]["step"] == "cart"
+
+
 class TestCommand:
     def arguments(self, tmp_path, text):
         (tmp_path / "plan.yaml").write_text(PLAN)
@@ -611,7 +689,7 @@ class TestCommand:
         ("extra", "says"),
         [
             (["--map", "colour"], "must be NAME=COLUMN"),
-            (["--map", "hue=colour"], "no metric 'hue'; it has colour, size, good"),
+            (["--map", "hue=colour"], "no metric or measure 'hue'; it has colour, size, good"),
             (["--processes", "0"], "--processes: '0' must be a whole number, at least 1"),
             (["--send-every", "often"], "duration"),
             (["--send-every", "0ms"], "--send-every"),

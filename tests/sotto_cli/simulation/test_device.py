@@ -1,7 +1,7 @@
 """Simulated devices, whose store is in memory: a device on a file does the same, to the byte.
 
 Both play tables and plans drawn from a seed, under every kind of metric, mechanism and repetition,
-with panels, low ceilings, signatures, groups, segments and experiments.
+with panels, low ceilings, signatures, groups, segments, experiments and measures.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def drawn_plan(source):
         # A kind may say its own repetition.
         line = line.replace(", repeat: {once: first}", "", 1) if line.count("repeat") > 1 else line
         lines.append(f"  {name}: {{{line}}}\n")
+    lines += MEASURES if source.random() < 0.5 else ()
     head = [
         "collector: tests.example\nplan: drawn\nversion: 1\nowner: nobody@tests.example",
         f"expires: {source.choice(('2100-01-01', '2023-10-20'))}",
@@ -73,6 +74,13 @@ def drawn_plan(source):
 
 
 SEGMENTS = "segments: {os: [linux, mac]}"
+WEEKLY = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 2}]"
+STORED = f"stored: true, {WEEKLY}"
+MEASURES = (
+    f"  uses: {{type: ordinal, edges: [0, 1], measure: {{count: event}}, {STORED}}}\n",
+    f"  age: {{type: ordinal, measure: {{age: 7d, up_to: 3}}, {STORED}}}\n",
+    f"  used: {{type: boolean, measure: {{used: event}}, {WEEKLY}}}\n",
+)
 EXPERIMENT = "experiment: {name: onboarding, arms: [control, treatment], share: 0.5}"
 
 
@@ -85,9 +93,10 @@ def drawn_table(source, metrics):
             time += source.choice((0, HOUR, 9 * HOUR, 3 * DAY, 8 * DAY))
             cells = [_cell(KINDS[name].value(source), source) for name in metrics]
             system = source.choice(("linux", "mac", "beos", ""))
-            lines.append(",".join([f"d{device}", str(time), system, *cells]))
+            event = str(source.randrange(3))
+            lines.append(",".join([f"d{device}", str(time), system, event, *cells]))
     source.shuffle(lines)
-    return "\n".join([",".join(["who", "when", "os", *metrics]), *lines]) + "\n"
+    return "\n".join([",".join(["who", "when", "os", "event", *metrics]), *lines]) + "\n"
 
 
 def _cell(value, source):
