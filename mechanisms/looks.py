@@ -33,12 +33,11 @@ from typing import NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, np
 from mechanisms.errors import ParameterError
-from mechanisms.halving import turning
 
 #: Points at which the law of what has not crossed yet is kept.
 _NODES = 200
-#: Halvings that find a boundary, or a drift, below the largest.
-_HALVINGS, _MOST = 44, 64.0
+#: The largest boundary, or drift, that is looked for.
+_MOST = 64.0
 #: A look takes at least so much more information than the one before: less would add nothing.
 _LEAST_GROWTH = 1.001
 
@@ -110,13 +109,11 @@ def drift_of(power: float, looks: int = 1, error: float = 0.05) -> float:
     >>> round(drift_of(0.8), 4), round((drift_of(0.8, looks=5) / drift_of(0.8)) ** 2, 4)
     (2.8016, 1.0247)
     """
+    from scipy.optimize import brentq
+
     times = [look / looks for look in range(1, looks + 1)]
     bounds = boundaries(times, error=error)
-
-    def misses(drift: float) -> bool:
-        return bool(crossings(bounds, times, drift).sum() < power)
-
-    return turning(misses, 0.0, _MOST, _HALVINGS)[1]
+    return float(brentq(lambda drift: crossings(bounds, times, drift).sum() - power, 0, _MOST))
 
 
 def arm_variance(
@@ -172,9 +169,9 @@ class _Walk(NamedTuple):
 
     def bound(self, information: float, chance: float) -> float:
         """Return the bound that is crossed at the next look, and not before, with that chance."""
-        return turning(
-            lambda bound: self.crosses(information, bound) > chance, 0.0, _MOST, _HALVINGS
-        )[1]
+        from scipy.optimize import brentq
+
+        return float(brentq(lambda bound: self.crosses(information, bound) - chance, 0, _MOST))
 
     def crosses(self, information: float, bound: float, drift: float = 0.0) -> float:
         """Return the probability to cross at the next look, and not before."""
