@@ -255,9 +255,8 @@ def _coverage(collected: Collected, series: Sequence[WindowSeries]) -> list[Cove
         if not ones:
             # A year of few aircraft is withheld.
             continue
-        least, most = (int(binom.ppf(p, len(ones), 0.95)) for p in (0.0005, 0.9995))
-        hits = sum(one.covers for one in ones)
-        found.append(Coverage(label, hits, len(ones), least, most))
+        hits, least = sum(one.covers for one in ones), int(binom.ppf(0.001, len(ones), 0.95))
+        found.append(Coverage(label, hits, len(ones), least))
     return found
 
 

@@ -76,24 +76,27 @@ class Release:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many 95 % intervals hold their truth, and what chance allows 999 times in 1,000."""
+    """How many 95 % intervals hold their truth, and the least that chance allows.
+
+    Chance allows fewer than ``least`` in one of 1,000 years. Intervals are rounded outwards, to a
+    tenth of a standard error, so that a little more than 95 % of them hold.
+    """
 
     label: str
     hits: int
     total: int
     least: int
-    most: int
 
     @property
-    def inside(self) -> bool:
-        return self.least <= self.hits <= self.most
+    def enough(self) -> bool:
+        return self.hits >= self.least
 
     @property
     def written(self) -> tuple[str, str, str, str]:
         """The cells of its row in a table."""
         held = f"{self.hits:,} of {self.total:,}"
-        chance = f"{self.least:,} to {self.most:,}"
-        return self.label, held, writer_of("share")(self.hits / self.total), chance
+        share = writer_of("share")(self.hits / self.total)
+        return self.label, held, share, f"{self.least:,} at least"
 
 
 @dataclass(frozen=True)

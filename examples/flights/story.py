@@ -71,8 +71,8 @@ def found(findings: Findings) -> None:
         [heads, *((label, *one.written) for label, one in shown)],
     )
     _section(
-        "7  Intervals of 95 %: how many hold the truth (and what chance allows)",
-        [(*each.written, "" if each.inside else "OUTSIDE") for each in findings.coverage],
+        "7  Intervals of 95 %: how many hold the truth (and how many must, but for chance)",
+        [(*each.written, "" if each.enough else "TOO FEW") for each in findings.coverage],
     )
     _ledgers(findings)
     differ = [each.reason for each in findings.quarantine if not each.as_planted]

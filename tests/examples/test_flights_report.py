@@ -89,7 +89,7 @@ def test_withheld_windows_are_named_with_their_reason(content: str) -> None:
 
 
 def test_what_is_not_as_it_should_be_is_marked(content: str) -> None:
-    assert content.count('<span class="bad">outside</span>') == 1
+    assert content.count('<span class="bad">too few</span>') == 1
     assert content.count('<span class="bad">differs</span>') == 1
 
 
@@ -106,7 +106,7 @@ def test_every_reason_that_can_be_planted_is_explained(content: str) -> None:
 def test_the_story_gives_its_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
     story.found(findings())
     printed = capsys.readouterr().out
-    assert re.search(r"destinations +1,300 of 1,458 +89.2 % +1,364 to 1,406 +OUTSIDE", printed)
+    assert re.search(r"destinations +1,300 of 1,458 +89.2 % +1,360 at least +TOO FEW", printed)
     assert "1,240 records or rows, 3 reasons: DIFFERS: late" in printed
     assert "equal in 53 of 53 weeks" in printed
     assert "agrees in 3500 of 3500 windows" in printed
