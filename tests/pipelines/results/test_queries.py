@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import duckdb
 import nbformat
 import pytest
+from datasette.app import Datasette
 from documented_queries import DEVICES, comparable, grafana_queries, queries
 from nbclient import NotebookClient
 
@@ -41,6 +43,22 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
             lengths.append(len(rows))
     # Nothing is withheld, nothing was rejected.
     assert lengths == [4, 3, 3, 0, 4, 0, 3, *(2, 4, 4, 3, 3, 3, 3, 0)]
+
+
+def test_datasette_answers_documented_queries(state: Path) -> None:
+    asked = [*queries(), *grafana_queries()]
+
+    async def answers() -> list[list[list[object]]]:
+        client = Datasette([str(state / "results.db")]).client
+        found = [
+            await client.get("/results.json", params={"sql": query, "_shape": "arrays"})
+            for query in asked
+        ]
+        return [each.raise_for_status().json()["rows"] for each in found]
+
+    with closing(sqlite3.connect(f"file:{state / 'results.db'}?mode=ro", uri=True)) as lite:
+        for query, rows in zip(asked, asyncio.run(answers()), strict=True):
+            assert comparable(rows) == comparable(lite.execute(query)), query
 
 
 @pytest.mark.real_randomness
