@@ -33,7 +33,7 @@ RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts"
 @pytest.mark.parametrize(
     ("spec", "ladder", "message"),
     [
-        ({}, [1], "mechanism must be one of brr, grr, sue"),
+        ({}, [1], f"mechanism must be one of {', '.join(REGISTRY)}, not None"),
         ({"name": "f-rr"}, [1], "not 'f-rr'"),
         ({"name": ["grr"]}, [1], "mechanism must be one of"),
         ({"name": "grr"}, [1], "domain_size must be of type int, not None"),

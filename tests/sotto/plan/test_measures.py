@@ -7,7 +7,7 @@ from plan_texts import plan_head
 
 from sotto.design.description import description
 from sotto.disclosure import facts
-from sotto.errors import ParameterError, PlanError
+from sotto.errors import PlanError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.measures import KINDS, Measure, edge_labels
@@ -141,14 +141,6 @@ def test_a_device_refuses_what_no_compiler_writes():
         changed = compiled.to_json().replace(before, after)
         with pytest.raises(PlanError, match=problem):
             CompiledPlan.from_json(changed)
-
-
-def test_a_table_cannot_be_played_as_what_a_device_measures():
-    from sotto_cli.simulation.table import Columns
-
-    compiled = plan(f"{METRICS['days'][0]}, {REST}")
-    with pytest.raises(ParameterError, match="'m0' is measured on the device"):
-        Columns.of_plan(compiled, "user", "time")
 
 
 def test_days_of_the_app_feed_themselves():
