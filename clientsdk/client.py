@@ -398,7 +398,7 @@ class Client(Unshared):
             return self._take(known, known.encode(value))
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
-            name = metric if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
+            name = disabled.counted_under(metric, error)
             kind, unhashable = type_of(metric), metric.__hash__ is None
             del metric, value
             drop_locals(error)
@@ -439,8 +439,9 @@ class Client(Unshared):
         try:
             return self._feed("count", event, times)
         except BaseException as error:
-            del times
-            return self._unfed(event, error)
+            name = disabled.counted_under(event, error)
+            del event, times
+            return self._unfed(name, error)
 
     def reach(self, metric: str, step: str) -> Outcome:
         """Note that a step was reached, for a metric that measures the ``furthest`` in a period.
@@ -450,8 +451,9 @@ class Client(Unshared):
         try:
             return self._feed("reach", metric, step)
         except BaseException as error:
-            del step
-            return self._unfed(metric, error)
+            name = disabled.counted_under(metric, error)
+            del metric, step
+            return self._unfed(name, error)
 
     def _feed(self, method: str, name: str, value: object) -> Outcome:
         """Add a value to all measures that a method feeds under a name."""
@@ -474,12 +476,11 @@ class Client(Unshared):
                 found.append(self._take(metric, each))
         return Outcome.ACCEPTED if Outcome.ACCEPTED in found else found[0]
 
-    def _unfed(self, name: object, error: BaseException) -> Outcome:
+    def _unfed(self, name: str, error: BaseException) -> Outcome:
         """Count what should not have been counted, or raise its error without the value."""
         drop_locals(error)
         if self._errors.lenient and isinstance(error, Exception):
-            known = str(name) if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
-            return self._errors.count_invalid(known, disabled.reason_of(error))
+            return self._errors.count_invalid(name, disabled.reason_of(error))
         raise error
 
     def set_segments(self, segments: Mapping[str, str | None]) -> None:

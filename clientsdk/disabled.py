@@ -10,7 +10,14 @@ from contextlib import suppress
 from clientsdk import diagnostics
 from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import ON_ERROR, Settings, checked_path, read_plan
-from sotto.errors import ParameterError, PlanError, SottoError, StoreError, did_you_mean
+from sotto.errors import (
+    ParameterError,
+    PlanError,
+    SottoError,
+    StoreError,
+    ValueTypeError,
+    did_you_mean,
+)
 from sotto.plan.compiled import Ceilings, CompiledPlan, check
 
 TYPE_CHECKING = False
@@ -111,6 +118,15 @@ def reason_of(error: Exception) -> str:
     # A ModuleNotFoundError says which optional package is missing.
     known = isinstance(error, SottoError | ModuleNotFoundError)
     return str(error) if known else type(error).__name__
+
+
+def counted_under(name: object, error: BaseException) -> str:
+    """Return the metric that an invalid value is counted under, whose name the app gave.
+
+    A label must hold no value, and an app may have passed one in the place of the name.
+    """
+    wrong_value = isinstance(error, ValueTypeError) and isinstance(name, str)
+    return str(name) if wrong_value else UNKNOWN_METRIC
 
 
 def plan_if_readable(given: Any) -> CompiledPlan:

@@ -8,6 +8,7 @@ import random
 import signal
 import sqlite3
 import struct
+import traceback
 from contextlib import closing
 from subprocess import PIPE
 
@@ -20,7 +21,7 @@ from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store.database import READ, WRITE
 from clientsdk.testing import FakeClock, SeededClient, reported
-from sotto.errors import UnknownMetricError, ValueTypeError
+from sotto.errors import SottoError, UnknownMetricError, ValueTypeError
 from sotto.plan.compile import parse_plan
 
 #: At this epsilon an answer is another than the truth once in a hundred thousand million times.
@@ -454,6 +455,27 @@ def test_an_app_that_wants_no_errors_gets_none():
     }
     client.close()
     assert client.count("export") is Outcome.CLOSED
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_value_in_the_place_of_a_name_is_no_label_and_in_no_frame(lenient):
+    client = device("exports", "most", "checkout")
+    client._errors.lenient = lenient
+    swapped = (
+        (client.record, PLANTED, "load"),
+        (client.count, 0x5EC2E7C0DE, "export"),
+        (client.reach, "a-planted-step", "checkout"),
+    )
+    for method, *given in swapped:
+        said = ""
+        try:
+            method(*given)
+        except SottoError as error:
+            frames = traceback.walk_tb(error.__traceback__.tb_next)
+            said = repr([frame.f_locals for frame, _ in frames])
+        assert repr(given[0]) not in said
+    labels = {("(unknown)", Outcome.INVALID)} if lenient else set()
+    assert client.stats().outcomes.keys() == labels
 
 
 COUNTING = """
