@@ -118,7 +118,11 @@ class SottoFeatureProvider(AbstractProvider):
             value = bool(value)
         try:
             client.record(known.name, value)
-        except Exception as error:
+        except BaseException as error:
+            # Also an interrupt: this frame does not keep the value.
+            del value, tracking_event_details
+            if not isinstance(error, Exception):
+                raise
             client._errors.count_invalid(known.name, reason_of(error))
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -262,6 +262,10 @@ class _Observed:
         except Exception as error:
             # An app's callback may raise anything; its text may hold a value.
             _warn_of(self._name, type(error).__name__)
+        except BaseException as error:
+            # An interrupt: no frame keeps what was measured.
+            diagnostics.drop_locals(error)
+            raise
 
     def pass_on(self, options: CallbackOptions) -> Iterable[Observation]:
         """Ask the callback for the other provider, and return its answer unchanged."""
@@ -271,6 +275,10 @@ class _Observed:
                 self._take(found)
         except Exception as error:
             _warn_of(self._name, type(error).__name__)
+        except BaseException as error:
+            del found
+            diagnostics.drop_locals(error)
+            raise
         return found
 
     def _period(self) -> int:
@@ -362,41 +370,40 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
     """Return what records a measurement as a metric's value, and raises nothing but interrupts."""
     name, record = metric.name, _record(client, metric, kind)
     attribute = metric.otel and metric.otel.attribute
-    segments = [each for each, _ in client.plan.segments]
+    segments = [each for each, _ in client.plan.segments] if metric.measure is None else []
     #: No value of a domain is an empty text: the plan says what that becomes.
     absent = None if metric.missing else ""
+    if segments:
+        # The recorder loads what an app that records nothing does without.
+        from clientsdk.recorder import MEASURED
 
-    def amount_of(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
+    def recorded(amount: Any, given: Mapping[str, Any]) -> Outcome:
+        if attribute is not None:
+            text = _text(given.get(str(attribute)))
+            amount = absent if text is None else text
+        return record(name, amount)
+
+    def segmented(amount: Any, given: Mapping[str, Any]) -> Outcome:
+        token = MEASURED.set({each: _text(given[each]) for each in segments if each in given})
         try:
-            return record(name, amount)
+            return recorded(amount, given)
+        finally:
+            MEASURED.reset(token)
+
+    within = segmented if segments else recorded
+
+    def take(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
+        try:
+            return within(amount, attributes or {})
         except BaseException as error:
-            # Also an interrupt: neither this frame nor one that it called keeps the amount.
-            del amount
+            # Also an interrupt: neither this frame nor one that it called keeps what was measured.
+            del amount, attributes, context
             diagnostics.drop_locals(error)
             if not isinstance(error, Exception):
                 raise
             return client._errors.count_invalid(name, disabled.reason_of(error))
 
-    def text_of(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
-        text = _text((attributes or {}).get(str(attribute)))
-        return amount_of(absent if text is None else text)
-
-    take = amount_of if attribute is None else text_of
-    if not segments or metric.measure is not None:
-        return take
-
-    # The recorder loads what an app that records nothing does without.
-    from clientsdk.recorder import MEASURED
-
-    def segmented(amount: Any, attributes: Attributes = None, context: Any = None) -> Outcome:
-        given = attributes or {}
-        token = MEASURED.set({each: _text(given[each]) for each in segments if each in given})
-        try:
-            return take(amount, attributes)
-        finally:
-            MEASURED.reset(token)
-
-    return segmented
+    return take
 
 
 def _call(takes: Sequence[Take], behind: Callable[..., None] | None) -> Callable[..., object]:
@@ -405,10 +412,15 @@ def _call(takes: Sequence[Take], behind: Callable[..., None] | None) -> Callable
         return takes[0]
 
     def all_of_them(amount: Any, attributes: Attributes = None, context: Any = None) -> None:
-        if behind is not None:
-            behind(amount, attributes, context)
-        for take in takes:
-            take(amount, attributes)
+        try:
+            if behind is not None:
+                behind(amount, attributes, context)
+            for take in takes:
+                take(amount, attributes)
+        except BaseException:
+            # Also an interrupt: this frame does not keep what was measured.
+            del amount, attributes, context
+            raise
 
     return all_of_them
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 
 import pytest
 from device_plans import VAST, metric, number, plan
@@ -116,3 +117,15 @@ def test_what_cannot_be_recorded_is_counted_and_never_raised(flags, caplog):
     assert "3.14" not in caplog.text
     with pytest.raises(ParameterError, match="client must be a Client; got str"):
         SottoFeatureProvider("plan.json")
+
+
+def test_an_interrupt_leaves_no_value_in_a_frame(flags, monkeypatch):
+    def interrupting(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clientsdk.recorder.Recorder.attempt", interrupting)
+    provider = SottoFeatureProvider(SeededClient(PLAN, seed=1))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        provider.track("load", None, TrackingEventDetails(math.pi))
+    tracked = next(each for each, _ in traceback.walk_tb(caught.tb) if "client" in each.f_locals)
+    assert repr(math.pi) not in repr(tracked.f_locals)

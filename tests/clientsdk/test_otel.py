@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -422,6 +423,44 @@ def test_instruments_never_raise_and_count_what_is_invalid(caplog):
     histogram.record(3)
     assert MARK not in caplog.text
     assert "metric 'took' expects int or float; got str" in caplog.text
+
+
+@pytest.mark.parametrize("beside_another", [False, True])
+def test_what_is_measured_is_in_no_frame_of_an_interrupt(beside_another, monkeypatch):
+    known = plan(
+        f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}",
+        "page: {type: category, domain: [home], outside: other, "
+        "otel: {instrument: app.latency, attribute: page}}",
+        "open: {type: ordinal, edges: [0, 2, 4], missing: true, measure: {last: open}, "
+        "stored: true, otel: {instrument: app.open}}",
+        f"seen: {{{DURATION}, otel: {{instrument: app.seen}}}}",
+        more="segments: {os: [linux]}\n",
+        rest=ONCE,
+    )
+    reader = InMemoryMetricReader()
+    also = MeterProvider([reader], shutdown_on_exit=False) if beside_another else None
+    provider = SottoMeterProvider(SeededClient(known, seed=1), also=also)
+    meter = provider.get_meter("app")
+    meter.create_observable_gauge("app.seen", [lambda options: [Observation(FIGURE, {"a": MARK})]])
+    latency = meter.create_histogram("app.latency")
+    opened = meter.create_up_down_counter("app.open")
+
+    def interrupting(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clientsdk.recorder.Recorder.attempt", interrupting)
+    for work in (
+        lambda: latency.record(FIGURE, {"page": MARK, "os": MARK}),
+        lambda: opened.add(FIGURE, {"page": MARK}),
+        reader.get_metrics_data if beside_another else provider.observe,
+    ):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            work()
+        frames = [each for each, _ in traceback.walk_tb(caught.tb)]
+        kept = [each.f_locals for each in frames if each.f_globals is vars(module)]
+        assert kept
+        assert repr(FIGURE) not in repr(kept)
+        assert MARK not in repr(kept)
 
 
 def test_an_attribute_is_a_segment_only_if_the_plan_has_it():
