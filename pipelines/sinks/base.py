@@ -1,7 +1,7 @@
 """The contract of sinks, which take the documents of results.
 
 A new sink is a module of this folder with a subclass of :class:`Sink`, and a line in
-:mod:`pipelines.sinks.registry`; ``tests/pipelines/sinks/test_contract.py`` then holds it to what is
+:mod:`pipelines.sinks.registry`; ``tests/contract/test_sinks.py`` then holds it to what is
 said here. ``docs/guides/extending.md`` has an example.
 """
 
@@ -100,7 +100,7 @@ class Sink(ABC):
         ----------
         documents : sequence of Document
             In any order; several may have one key.
-        progress : Progress, optional
+        progress : ReadTopic, optional
             How far a topic is read with them. A sink that keeps it, in the same transaction,
             returns it from :meth:`offsets`; others ignore it.
 
