@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
+from pipelines.results.reader import Chosen
 from pipelines.results.records import EstimateRecord
 from pipelines.web import charts, formats, overview, plan, words
 from pipelines.web.snapshot import MOST_WINDOWS
@@ -90,17 +91,49 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
         known.sort(key=lambda row: -(row.value or 0))
     first = known[:_CHARTED]
     return {
-        "chart": charts.intervals(
-            f"{view.title} {formats.day(view.shown.window_start)}",
-            [name_of(row) for row in first],
-            [charted(row) for row in first],
-            unit,
-            label,
-        ),
+        "chart": _chart(f"{view.title} {formats.day(view.shown.window_start)}", first, unit, label),
         "shown": len(first),
         "rows": known[:_LISTED],
         "total": len(known),
         "means": [*words.of_kinds(row.kind for row in rows), *_of_shown(rows)],
+    }
+
+
+def _chart(
+    title: str, rows: Sequence[EstimateRecord], unit: str, label: str, floor: float | None = None
+) -> charts.Chart:
+    values = [charted(row) for row in rows]
+    return charts.intervals(title, list(map(name_of, rows)), values, unit, label, floor=floor)
+
+
+def retention(view: MetricView) -> Mapping[str, object] | None:
+    """Return what part of the devices that were new in windows before came again in this one."""
+    metric, now = view.metric, view.shown
+    if metric is None or metric.measure is None or metric.measure.kind != "age":
+        return None
+    length = now.window_end - now.window_start
+    since = now.window_start - len(metric.labels) * length
+    read = Chosen(**view.key._asdict(), segment="", kind="share", since=since, until=now.window_end)
+    rates = [
+        rate
+        # The newest of them, whose age is the least, is the last.
+        for rate in reversed(view.snapshot.reader.retention(read))
+        if rate.since + rate.age * length == now.window_start
+    ]
+    if all(rate.value is None for rate in rates):
+        return None
+    names = [f"new from {formats.day(rate.since)}" for rate in rates]
+    values: list[charts.Value] = []
+    for name, rate in zip(names, rates, strict=True):
+        ends = None if rate.low is None or rate.high is None else (rate.low, rate.high)
+        came = formats.quantity(rate.value, "share")
+        between = formats.interval(rate.low, rate.high, "share")
+        values.append((rate.value, ends, f"{name}: {came}, interval of 95 % {between}"))
+    title = f"Devices that came again {formats.day(now.window_start)}"
+    return {
+        "chart": charts.intervals(title, names, values, "share", "share that came again"),
+        "rates": rates,
+        "means": [words.RETENTION],
     }
 
 
@@ -156,18 +189,9 @@ def strings(view: MetricView) -> Mapping[str, object] | None:
     floors = [row.detection_floor for row in rows if row.detection_floor is not None]
     floor = max(floors, default=None)
     first = found[:_CHARTED]
-    chart = None
-    if first:
-        chart = charts.intervals(
-            f"Strings found in {view.key.metric} {formats.day(view.shown.window_start)}",
-            [row.item for row in first],
-            [charted(row) for row in first],
-            "share",
-            "share of reports",
-            floor=floor,
-        )
+    title = f"Strings found in {view.key.metric} {formats.day(view.shown.window_start)}"
     return {
-        "chart": chart,
+        "chart": _chart(title, first, "share", "share of reports", floor) if first else None,
         "shown": len(first),
         "found": found[:_LISTED],
         "others": [row for row in rows if not row.significant][:_LISTED],

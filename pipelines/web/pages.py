@@ -102,6 +102,7 @@ METRIC = SitePage(
         Section("window", "One window", metric.window),
         Section("alarms", "Not what honest devices send", metric.alarms, public=False),
         Section("shares", "Estimates", metric.shares),
+        Section("retention", "Who came again", metric.retention),
         Section("strings", "Strings", metric.strings),
         Section("distribution", "Distribution", metric.distribution),
         Section("segments", "By segment", metric.segments),

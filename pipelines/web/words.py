@@ -41,6 +41,11 @@ KINDS = {
     "times the plan's false discovery rate, which trades a few false names for more true ones. "
     "Where hardly any of the candidates is anybody's, more of them are false.",
 }
+RETENTION = (
+    "Of the devices that were new in a window before, the part that came again in this one: a "
+    "ratio of two estimated shares, each times the reports of its window. The interval of 95 % is "
+    "Fieller's; there is none, and no estimate, where the share of new devices is not told from 0."
+)
 SHOWN = (
     "“Displayed” is a set of shares that could be, none below 0 and all together 100 %, with the "
     "least error that is predicted of such sets. It is for charts: it is not right on average, and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asgi_client import get
@@ -20,6 +21,10 @@ from pipelines.bounded.run import aggregate
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
 from pipelines.results.retention import retention_of
+from pipelines.web.metric import retention
+from pipelines.web.rendering import Anchors, static_file
+from pipelines.web.snapshot import ResultsSnapshot
+from pipelines.web.views import MetricView
 from sotto.plan.compile import parse_plan
 
 START = 2800 * WEEK
@@ -138,3 +143,26 @@ def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
     assert {each.value for each in of_none} == {None}
     withheld = [replace(row, value=None, standard_error=None) for row in rows]
     assert list(retention_of(plans, withheld)) == []
+
+
+def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
+    """Of 60 devices that were new in the first week 30 had a second and 20 a third."""
+    with ResultsReader.of_state(results) as reader:
+        snapshot = ResultsSnapshot(reader, reader.revision(), results)
+        [key] = (each for each in snapshot.newest if each.metric == "age")
+        shown: dict[int, Any] = {}
+        for window in snapshot.windows(key):
+            view = MetricView(snapshot, Anchors(), key=key, shown=window)
+            week = (window.window_start.timestamp() * 1000 - START) // WEEK
+            shown[week] = retention(view)
+        page = static_file(snapshot)
+    assert shown[0] is None
+    assert [rate.value for rate in shown[1]["rates"]] == pytest.approx([1 / 2], abs=0.01)
+    # Nobody was new in the second week.
+    old = shown[2]["rates"]
+    assert [rate.age for rate in old] == [1, 2]
+    assert old[0].value is None
+    assert old[1].value == pytest.approx(1 / 3, abs=0.01)
+    [_, charted] = shown[2]["chart"].table
+    assert charted["low"] < charted["value"] < charted["high"]
+    assert "Who came again" in page
