@@ -47,8 +47,6 @@ class Estimate:
     detection_floor : float or None
         Of a share: the smallest true share whose estimate exceeds the two-sided 5 % threshold
         of a share of zero with power 0.8. Above 1, no share can be told from none.
-    revision : int
-        Counts how often the estimate of the same thing has been made.
     region : Region or None
         Where the interval comes from, unless it is the normal one.
     reach : tuple of tuple of float, or None
@@ -56,6 +54,10 @@ class Estimate:
         see :meth:`under`. A value that is divided by an estimated share, such as that of numbers
         that are present, also has how far it can raise n times that share, as a multiple of it.
         None where no bound is known.
+    scores : (float, float), or None
+        The least and the largest score that one more report can have, at any level that has
+        reports: a score s moves the value x to x + (s - x) / (n + 1). None where a report has no
+        such score, as of quotients and quantiles.
 
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
@@ -67,9 +69,9 @@ class Estimate:
     n: int
     reports_by_level: tuple[int, ...]
     detection_floor: float | None = None
-    revision: int = 0
     region: Region | None = field(default=None, repr=False, compare=False)
     reach: tuple[tuple[float, ...], ...] | None = field(default=None, repr=False, compare=False)
+    scores: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
@@ -119,6 +121,19 @@ class Estimate:
         over, short = forged(share, self.reports_by_level, self.reach)
         low, high = self.interval(level)
         return low - over, high + short
+
+    def one_more(self) -> tuple[float, float] | None:
+        """Return how far one more report can lower, and raise, the value; None if not known.
+
+        Whoever forges the report chooses what it says, its level and its public coins.
+
+        >>> Estimate(0.5, 0.1, 99, (99,), scores=(-0.5, 2.5)).one_more()
+        (0.01, 0.02)
+        """
+        if self.scores is None:
+            return None
+        least, most = self.scores
+        return (self.value - least) / (self.n + 1), (most - self.value) / (self.n + 1)
 
 
 def forged(
@@ -222,11 +237,14 @@ def share_estimate(
     error: float,
     by_level: tuple[int, ...],
     noise: ShareNoise,
+    scores: tuple[float, float],
     reach: tuple[tuple[float, ...], ...] | None = None,
 ) -> Estimate:
     """Return the estimate of a share with this noise: its floor, and of few reports its region."""
     region = ShareRegion(value, noise) if noise.n < SCORE_REPORTS else None
-    return Estimate(value, error, noise.n, by_level, noise.floor, region=region, reach=reach)
+    return Estimate(
+        value, error, noise.n, by_level, noise.floor, region=region, reach=reach, scores=scores
+    )
 
 
 def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, float]:

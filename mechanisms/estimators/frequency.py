@@ -92,12 +92,22 @@ def shares(
     errors = np.sqrt(spread) / n
     weights = tuple(zip(by_level, slopes.tolist(), strict=True))
     reach = tuple(zip(((1 - q) / gap).tolist(), (p / gap).tolist(), strict=True))
+    scores = answer_ends(pairs[reports > 0])
     by_base = {base: ShareNoise(n, base, weights, step, least) for base in set(bases.tolist())}
     noises = [by_base[base] for base in bases.tolist()]
     return [
-        share_estimate(value, error, by_level, noise, reach)
+        share_estimate(value, error, by_level, noise, scores, reach)
         for value, error, noise in zip(values.tolist(), errors.tolist(), noises, strict=True)
     ]
+
+
+def answer_ends(pairs: Floats) -> tuple[float, float]:
+    """Return the scores of a no and of a yes, each at the level where it is farthest off.
+
+    ``pairs``, ``(levels, 2)``, are the probabilities of a yes where it is true and where it is not.
+    """
+    q, gap = pairs[:, 1], pairs[:, 0] - pairs[:, 1]
+    return float((-q / gap).min()), float(((1 - q) / gap).max())
 
 
 def norm_sub(values: ArrayLike, total: float = 1.0) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mechanisms.arrays import Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
-from mechanisms.estimators.frequency import shares
+from mechanisms.estimators.frequency import answer_ends, shares
 from mechanisms.number.grid import bit_weights
 from mechanisms.number.questions import BitQuestion, strata_for
 from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
@@ -67,11 +67,13 @@ def ratio_of(part: Estimate, whole: Estimate) -> Estimate:
 
 
 def scaled(estimate: Estimate, low: float, high: float) -> Estimate:
-    """Move value and error from [0, 1] to the metric's range; a region is there already."""
+    """Move an estimate from [0, 1] to the metric's range; a region is there already."""
+    length, scores = high - low, estimate.scores
     return replace(
         estimate,
-        value=low + (high - low) * estimate.value,
-        standard_error=(high - low) * estimate.standard_error,
+        value=low + length * estimate.value,
+        standard_error=length * estimate.standard_error,
+        scores=scores and (low + length * scores[0], low + length * scores[1]),
     )
 
 
@@ -108,11 +110,12 @@ def question_estimates(
     present = _present(made)
     if present is None:
         return none
+    moves = None if missing else made.one_more(answer_ends(pairs[reports > 0]), draws)
     if bits is not None:
-        return replace(none, mean=_mean(made, present, by_level, *ends, 0.0))
+        return replace(none, mean=_mean(made, present, by_level, *ends, 0.0, moves))
     survival = Survival(made, present, *ends)
     return NumericEstimates(
-        _mean(made, present, by_level, *ends, share * survival.least_variance()),
+        _mean(made, present, by_level, *ends, share * survival.least_variance(), moves),
         missing,
         cdf=survival.cdf(),
         quantiles={tau: survival.quantile(tau, by_level) for tau in quantiles},
@@ -145,9 +148,12 @@ def split_estimates(
     noise = sum(float(w * e.standard_error) ** 2 for w, e in zip(weights, answers, strict=True))
     # Rounding to the grid of the bits adds at most a quarter of a squared step a client.
     noise += 1 / (4 * (2 ** len(answers) - 1) ** 2 * n)
-    total = Estimate(yes, noise**0.5, n, by_level)
-    mean = scaled(ratio_of(total, here), low, high)
-    return NumericEstimates(mean, gone, bit_means=bits)
+    total = ratio_of(Estimate(yes, noise**0.5, n, by_level), here)
+    if gone is None:
+        pairs_of_scores = [each.scores or (0.0, 0.0) for each in answers]
+        least, most = (float(weights @ ends) for ends in zip(*pairs_of_scores, strict=True))
+        total = replace(total, scores=(least, most))
+    return NumericEstimates(scaled(total, low, high), gone, bit_means=bits)
 
 
 def _missing_share(cells: Ints, pairs: Floats, draws: int = 1) -> Estimate | None:
@@ -175,15 +181,21 @@ def _mean(
     low: float,
     high: float,
     spread: float,
+    moves: tuple[float, float] | None = None,
 ) -> Estimate:
-    """Estimate the mean of values present, ``spread`` being the least variance they can have."""
+    """Estimate the mean of values present, ``spread`` being the least variance they can have.
+
+    ``moves`` is how far one more report can lower, and raise, it.
+    """
     n = sum(by_level)
     ratio = float(strata.weights @ strata.means[:, 0]) / present
     contrast = strata.weights[:, None] * np.array([1.0, -ratio])
     scatter, floor = strata.variances(contrast).sum(axis=1)
     variance = max(float(scatter) - min(present, 1.0) * spread / n, float(floor))
     region = MeanRegion(strata, present, low, high) if n < SCORE_REPORTS else None
-    return scaled(Estimate(ratio, variance**0.5 / present, n, by_level, region=region), low, high)
+    scores = moves and (ratio - (n + 1) * moves[0], ratio + (n + 1) * moves[1])
+    error = variance**0.5 / present
+    return scaled(Estimate(ratio, error, n, by_level, region=region, scores=scores), low, high)
 
 
 def _bit_mean(cells: Ints, pairs: Floats) -> Estimate:

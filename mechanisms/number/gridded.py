@@ -107,13 +107,11 @@ class GridMechanism(NumberMechanism):
         found, unit = super().precision(level, assumed, scale), self.variance(level, assumed.values)
         return Precision(found.what, found.data, lambda n: unit, scale)
 
-    def reach_of_mean(self, level: int, mean: float) -> tuple[float, float]:
-        """Return it from what outputs, and truths, add to the mean and to the share present."""
-        given, centred = contributions(self.shape, self.laws[level]), mean - 0.5
-        pairs = zip(given.value, given.present, strict=True)
-        outputs = [float(value) - centred * float(present) for value, present in pairs]
-        truths = [-0.5 - centred, 0.5 - centred] + [0.0] * self.missing
-        return max(outputs) - min(truths), max(truths) - min(outputs)
+    def parts(self, level: int) -> tuple[Sequence[float], Sequence[float]]:
+        given = contributions(self.shape, self.laws[level])
+        # Contributions are to the mean less a half.
+        values = (a + b / 2 for a, b in zip(given.value, given.present, strict=True))
+        return [*map(float, values)], [*map(float, given.present)]
 
     def scores(self, level: int) -> Scores | None:
         from mechanisms.experiments import Scores
@@ -121,10 +119,8 @@ class GridMechanism(NumberMechanism):
 
         if self.missing:
             return None
-        law = self.laws[level]
-        values = np.array([float(each) for each in contributions(self.shape, law).value]) + 0.5
-        rows = matrix(self.shape, law)
-        return Scores(values, rows[0], rows[-1])
+        rows = matrix(self.shape, self.laws[level])
+        return Scores(np.array(self.parts(level)[0]), rows[0], rows[-1])
 
     def noise(self, level: int) -> Noise | None:
         """Return the largest variance that a bounded contribution can have."""

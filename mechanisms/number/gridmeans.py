@@ -137,7 +137,11 @@ def _mean(
     region = None
     if n < SCORE_REPORTS:
         region = GridMeanRegion(levels, by_level, value, present, low, high)
-    return scaled(Estimate(0.5 + y, error, n, by_level, region=region), low, high)
+    scores = None
+    if missing is None:
+        each = [sums.value for sums, reports in zip(levels, by_level, strict=True) if reports]
+        scores = 0.5 + float(np.min(each)), 0.5 + float(np.max(each))
+    return scaled(Estimate(0.5 + y, error, n, by_level, region=region, scores=scores), low, high)
 
 
 def _spread(row: Ints, sums: _LevelSums, y: float) -> float:

@@ -129,9 +129,17 @@ class NumberMechanism(Mechanism):
             mean, reach=tuple((*each, more) for each, more in zip(reached, raised, strict=True))
         )
 
+    def parts(self, level: int) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Return what each output adds to the mean, in [0, 1], and to the share present."""
+        return None
+
     def reach_of_mean(self, level: int, mean: float) -> tuple[float, float] | None:
         """Return :meth:`reach` of a mean, in [0, 1], times the share of values that are present."""
-        return None if self.missing else self.reach(level)
+        if (parts := self.parts(level)) is None:
+            return None if self.missing else self.reach(level)
+        outputs = [value - mean * present for value, present in zip(*parts, strict=True)]
+        truths = [-mean, 1 - mean] + [0.0] * self.missing
+        return max(outputs) - min(truths), max(truths) - min(outputs)
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
@@ -258,17 +266,8 @@ class AnswerMechanism(ChainCoins, QuestionMechanism):
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         return self.question.strata_of(self.coins_of(chains))
 
-    def reach_of_mean(self, level: int, mean: float) -> tuple[float, float]:
-        """Return it from what answers, and truths, add to the mean and to the share present."""
-        p, q = self.probabilities(level)[0]
-        gap = p - q
-        answers = [-q / gap - mean, (1 - q) / gap - mean]
-        truths = [-mean, 1 - mean]
-        if self.missing:
-            answers = [one - mean * q / gap for one in answers]
-            answers.append(-q / gap + mean * (1 - p) / gap)
-            truths.append(0.0)
-        return max(answers) - min(truths), max(truths) - min(answers)
+    def parts(self, level: int) -> tuple[Sequence[float], Sequence[float]]:
+        return answer_parts(self.probabilities(level)[0], 2 + self.missing)
 
     def scores(self, level: int) -> Scores | None:
         from mechanisms.experiments import answer_scores
@@ -304,6 +303,13 @@ def precision_of_mean(what: str, variance: Any, assumed: Assumed, scale: float) 
     return Precision(what, data, partial(variance, assumed.values), scale)
 
 
+def answer_parts(pair: tuple[float, float], symbols: int) -> tuple[list[float], list[float]]:
+    """Return what each answer adds to the mean of yes and to the share of those present."""
+    p, q = pair
+    no, yes = -q / (p - q), (1 - q) / (p - q)
+    return [no, yes, no][:symbols], [1.0, 1.0] if symbols == 2 else [1 - no, 1 - no, 1 - yes]
+
+
 def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
     """Return the variance of the debiased answers no, yes and, of three, missing, less the mean.
 
@@ -312,12 +318,7 @@ def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
     compared with the estimated share of those present.
     """
     p, q = pair
-    gap = p - q
-    yes = [-q / gap, (1 - q) / gap, -q / gap][:symbols]
-    present = [1.0] * symbols
-    if symbols == 3:
-        present = [1 + q / gap, 1 + q / gap, 1 - (1 - q) / gap]
-    each = [one - mean * here for one, here in zip(yes, present, strict=True)]
+    each = [one - mean * here for one, here in zip(*answer_parts(pair, symbols), strict=True)]
     total = 0.0
     for truth, share in ((0, 1 - mean), (1, mean)):
         law = [p if symbol == truth else q for symbol in range(symbols)]

@@ -69,6 +69,18 @@ class Strata:
         both[1] = np.einsum("bi,tbij,bj->tb", contrast, self.floors, contrast).min(axis=0)
         return both
 
+    def one_more(self, scores: tuple[float, float], draws: int) -> tuple[float, float]:
+        """Return how far a report of so many answers can lower, and raise, the mean of yes.
+
+        ``scores`` are those of a no and of a yes; answers may be about any strata, since who forges
+        a report chooses its coins. An answer moves less, the more there are in its stratum.
+        """
+        answers = np.arange(draws + 1)
+        parts = self.weights[:, None] * answers / (self.reports[:, None] + answers)
+        means = self.means[:, :1]
+        down, up = (np.diff(parts * gap, axis=1) for gap in (means - scores[0], scores[1] - means))
+        return float(np.sort(down, None)[-draws:].sum()), float(np.sort(up, None)[-draws:].sum())
+
     def hypothetical(self, yes: float | Floats, present: float) -> Floats:
         """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those here said so.
 

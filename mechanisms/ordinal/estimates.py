@@ -197,7 +197,9 @@ class _Sums:
         weights = [(g[:, column] - value * g[:, below]) / under.value for g in self._weights]
         whole = (self._sums[:, column] - value * self._sums[:, below]) / under.value
         error = math.sqrt(self._variance(weights, whole))
-        return Estimate(value, error, over.n, self._by_level)
+        # The divisor is one, whatever reports say, if no value can be missing.
+        scores = over.scores if (self._sums[:, below] == 1).all() else None
+        return Estimate(value, error, over.n, self._by_level, scores=scores)
 
     def _estimate(self, weights: list[Floats], column: int) -> Estimate:
         n, whole = sum(self._by_level), self._sums[:, column]
@@ -210,7 +212,9 @@ class _Sums:
             float(self._table[level] @ g)
             for (_, _, level), g in zip(self._levels, weights, strict=True)
         )
-        return Estimate(total / n, math.sqrt(self._variance(weights, whole)), n, self._by_level)
+        error = math.sqrt(self._variance(weights, whole))
+        scores = float(np.min(np.concatenate(weights))), float(np.max(np.concatenate(weights)))
+        return Estimate(total / n, error, n, self._by_level, scores=scores)
 
     def _variance(self, weights: list[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""

@@ -39,7 +39,7 @@ from mechanisms import coins
 from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
-from mechanisms.estimators.frequency import consistent_shares, norm_sub
+from mechanisms.estimators.frequency import answer_ends, consistent_shares, norm_sub
 
 #: A candidate of which a larger part lies in the null space is not determined.
 UNDETERMINED = 1e-8
@@ -88,15 +88,51 @@ class Fit:
     freedom: int
 
 
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """The part of each estimate that one report of each of C cohorts has.
+
+    ``parts``, ``(6, C, S + 1)``, are sums over the bits of a report: the positive and the negative
+    coefficients, the most and the least that any string's filter adds, what the fit has of a
+    report, and the residual. ``precision``, ``(C, 1)``, is one over a report's mean noise.
+    """
+
+    parts: Floats
+    precision: Floats
+
+    def reach(self, no: float, yes: float) -> tuple[Floats, Floats]:
+        """Return how far a report that takes a true one's place raises and lowers estimates.
+
+        Each bit counts ``no`` or ``yes``, whichever its forger likes; he chooses the cohort, too.
+        """
+        _, _, most, least, _, _ = self.parts
+        high, low = self._ends(no, yes)
+        return (high - least).max(axis=0), (most - low).max(axis=0)
+
+    def one_more(self, no: float, yes: float) -> tuple[Floats, Floats]:
+        """Return how far one more report lowers and raises estimates, but for terms in 1/n²."""
+        # A report with more noise than others lowers the weight of its cohort.
+        lost = -no * yes * self.precision - 1
+        present = self.parts[4] + lost * self.parts[5]
+        high, low = self._ends(no, yes)
+        return (present - low).max(axis=0), (high - present).max(axis=0)
+
+    def _ends(self, no: float, yes: float) -> tuple[Floats, Floats]:
+        plus, minus = self.parts[:2]
+        return yes * plus + no * minus, no * plus + yes * minus
+
+
 class Errors(NamedTuple):
     """Errors of the shares of S candidates and, last, of the unexplained share: ``(S + 1,)`` each.
 
-    ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` of the noise.
+    ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` of the noise;
+    ``influence`` is that of one report.
     """
 
     variances: Floats
     testing: Floats
     skews: Floats
+    influence: Influence
 
 
 @dataclass(frozen=True)
@@ -204,7 +240,12 @@ def _invert(normal: Floats) -> tuple[Floats, Floats]:
 
 
 def estimate_errors(
-    observed: Observed, filters: Any, solved: Fit, display: Floats, design_effect: float
+    observed: Observed,
+    filters: Any,
+    solved: Fit,
+    display: Floats,
+    design_effect: float,
+    hashes: int,
 ) -> Errors:
     """Estimate the errors of all shares; infinite where the filters do not determine one.
 
@@ -220,6 +261,8 @@ def estimate_errors(
     frequent = np.argsort(display)[::-1][:_FREQUENT]
     shares = display[frequent]
     noise, robust, third, spread = np.zeros((4, len(totals)))
+    parts = np.empty((6, len(observed.cohorts), len(totals)))
+    set_bits = min(hashes, width)
     for row, cohort in enumerate(observed.cohorts):
         matrix = filters[cohort * width : (cohort + 1) * width]
         a = observed.weights[row] * (matrix @ linear - d * totals)
@@ -232,13 +275,22 @@ def estimate_errors(
         robust += (squared - (1 / rest - 1) / observed.weights[row]) @ squares
         effect = matrix[:, frequent].T @ a - d * a.sum(axis=0)
         spread += (shares @ effect**2 - (shares @ effect) ** 2) / observed.reports[row]
+        rest = solved.residuals[row] @ a
+        fitted = observed.bits[row] @ a - rest
+        a = np.partition(a, (set_bits - 1, width - set_bits), axis=0)
+        plus, minus = np.maximum(a, 0.0), np.minimum(a, 0.0)
+        most, least = plus[width - set_bits :].sum(axis=0), minus[:set_bits].sum(axis=0)
+        of_cohort = plus.sum(axis=0), minus.sum(axis=0), most, least, fitted, rest
+        parts[:, row] = np.array(of_cohort) / observed.reports[row]
     explained = float(display.sum())
     spread *= explained / max(float(shares.sum()), 1e-300)
     own = np.append(display, explained)
     spread -= own * (1 - own) / observed.reports.sum()
     spread = design_effect * np.maximum(spread, 0.0)
     noise *= solved.excess
-    errors = Errors(noise + spread, np.maximum(noise, robust) + spread, third / noise**1.5)
+    testing = np.maximum(noise, robust) + spread
+    influence = Influence(parts, (observed.weights / observed.reports)[:, None])
+    errors = Errors(noise + spread, testing, third / noise**1.5, influence)
     loose = np.append((solved.null**2).sum(axis=1), (solved.null.sum(axis=0) ** 2).sum())
     errors.variances[loose > UNDETERMINED] = math.inf
     return errors
@@ -263,7 +315,8 @@ def string_variances(
     observed = Observed(
         np.arange(cohorts), reports, bits, reports / unit, np.zeros(cohorts), density
     )
-    errors = estimate_errors(observed, matrix, fit(observed, matrix), true, 1.0)
+    solved = fit(observed, matrix)
+    errors = estimate_errors(observed, matrix, solved, true, 1.0, filters.hashes)
     found: list[float] = (errors.variances * float(_EACH * cohorts)).tolist()
     return found
 
@@ -355,13 +408,10 @@ def decode(
     explained = float(solved.shares.sum())
     total = min(max(explained, 0.0), 1.0)
     nearest = norm_sub(solved.shares, total)
-    errors = estimate_errors(observed, matrix, solved, nearest, design_effect)
+    errors = estimate_errors(observed, matrix, solved, nearest, design_effect, filters.hashes)
     display = consistent_shares(solved.shares, np.sqrt(errors.variances[:-1]), total)
     values = np.append(solved.shares, 1 - explained)
-    estimates = [
-        _estimate(*pair, by_level)
-        for pair in zip(values.tolist(), errors.variances.tolist(), strict=True)
-    ]
+    estimates = _estimates(values, errors, by_level, pairs)
     single = _p_values(values, errors, solved.freedom)[:-1]
     if false_discovery_rate is None:
         limit, p_values = error, _holm(single)
@@ -378,12 +428,28 @@ def decode(
     return StringEstimates(items, estimates[-1], tuple(display.tolist()), false_names)
 
 
-def _estimate(value: float, variance: float, by_level: tuple[int, ...]) -> Estimate:
-    if not math.isfinite(variance):
-        return nothing(by_level)
-    standard_error = math.sqrt(variance)
-    floor = FLOOR_ERRORS * standard_error
-    return Estimate(value, standard_error, sum(by_level), by_level, floor)
+def _estimates(
+    values: Floats, errors: Errors, by_level: tuple[int, ...], pairs: Floats
+) -> list[Estimate]:
+    n, gap = sum(by_level), pairs[:, 0] - pairs[:, 1]
+    scores = list(zip(-pairs[:, 1] / gap, (1 - pairs[:, 1]) / gap, strict=True))
+    reach = n * np.array([errors.influence.reach(*ends) for ends in scores])
+    down, up = errors.influence.one_more(*answer_ends(pairs[np.array(by_level) > 0]))
+    least, most = values - (n + 1) * down, values + (n + 1) * up
+    found = []
+    for at, (value, variance) in enumerate(zip(values.tolist(), errors.variances, strict=True)):
+        error = math.sqrt(variance)
+        known = Estimate(
+            value,
+            error,
+            n,
+            by_level,
+            FLOOR_ERRORS * error,
+            reach=tuple(map(tuple, reach[:, :, at].tolist())),
+            scores=(float(least[at]), float(most[at])),
+        )
+        found.append(known if math.isfinite(error) else nothing(by_level))
+    return found
 
 
 def _p_values(values: Floats, errors: Errors, freedom: int) -> Floats:

@@ -275,7 +275,7 @@ class Rappor(Mechanism):
         return Noise.of(*self.exact(level)[0])
 
     def reach(self, level: int) -> tuple[float, float] | None:
-        """Return None: the regression takes what is not set for evidence too."""
+        """Return None: it depends on the candidates, and is stated with their estimates."""
         return None
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:

@@ -199,7 +199,7 @@ def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]
     n = sum(by_level)
     if n == 0:
         return nothing(by_level)
-    total = base = spread = step = 0.0
+    total = base = spread = step = least = most = 0.0
     slopes = []
     for part, seen, reports in zip(parts, counts, by_level, strict=True):
         yes = sum(score * count for score, count in zip(part.scores, seen, strict=True))
@@ -210,9 +210,11 @@ def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]
         spread += slope * min(max(yes, 0.0), reports)
         slopes.append((reports, slope))
         if reports:
+            least, most = min(least, *part.scores), max(most, *part.scores)
             step = max(step, max(part.scores) - min(part.scores))
     noise = ShareNoise(n, base, tuple(slopes), step)
-    return share_estimate(total / n, math.sqrt(max(base + spread, 0.0)) / n, by_level, noise)
+    error = math.sqrt(max(base + spread, 0.0)) / n
+    return share_estimate(total / n, error, by_level, noise, (float(least), float(most)))
 
 
 def sampling_variance(share: Fraction, n: int, population: int) -> Fraction:

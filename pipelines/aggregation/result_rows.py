@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -317,9 +317,12 @@ def _row_of(
     metric: CompiledMetric, item: Item, by_level: Sequence[int], why: str | None, least: int
 ) -> dict[str, object]:
     """Return the row of an estimate; it has all digits where the plan asks for one report."""
-    row = _row(item, by_level, why)
+    row, step = _row(item, by_level, why), RoundingStep(0.0)
     if least > 1 and item.kind not in UNROUNDED:
-        _round(row, step_of(metric.mechanism, by_level, _length(metric, item)))
+        step = step_of(metric.mechanism, by_level, _length(metric, item))
+        _round(row, step)
+    if why is None and (scores := item.estimate.scores):
+        row |= _forged(scores, cast(float, row["value"]), item.estimate.n, step, metric.limit)
     if item.kind == "mean" and isinstance(value := row["value"], float):
         # The shown value of a mean can be one, whatever noise and rounding do.
         low, high = _ends(metric)
@@ -360,6 +363,19 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
     return row
 
 
+def _forged(
+    scores: tuple[float, float], value: float, n: int, step: RoundingStep, reports: int
+) -> dict[str, object]:
+    """Return how far so many more reports of some scores can move an estimate of ``n``.
+
+    From the published value and rounded scores, so that nothing else can be seen in it.
+    """
+    down = value + step.size / 2 - step.down(scores[0])
+    up = step.up(scores[1]) - value + step.size / 2
+    moves = (multiple(reports * each / (n + 1)) for each in (down, up))
+    return dict(zip(("forged_down", "forged_up"), moves, strict=True))
+
+
 def _alarm(row: dict[str, Any], least: int) -> dict[str, object]:
     """Return the row of an alarm, with four digits, as many as its message has."""
     if least > 1:
@@ -378,6 +394,7 @@ def _round(row: dict[str, object], step: RoundingStep) -> None:
         "down": step.down,
         "error": step.error,
         "probability": probability,
+        "multiple": multiple,
         "multiples": lambda reach: [[*map(multiple, each)] for each in reach],
         "averages": lambda arms: [[reports, step.nearest(mean)] for reports, mean in arms],
     }

@@ -33,6 +33,10 @@ class RoundingStep:
             self.power = math.floor(math.log10(most))
             self.unit = max((u for u in (1, 2, 5) if u * 10.0**self.power <= most), default=1)
 
+    @property
+    def size(self) -> float:
+        return self.unit * 10.0**self.power
+
     def nearest(self, figure: float) -> float:
         return self._rounded(figure, lambda steps: math.floor(steps + 0.5))
 
@@ -50,7 +54,7 @@ class RoundingStep:
         if not (self.unit and math.isfinite(figure)):
             return figure
         power = self.power - finer
-        step = self.unit * 10.0**power
+        step = self.size / 10.0**finer
         return round(whole(figure / step) * step, max(-power, 0))
 
 
@@ -81,18 +85,22 @@ def probability(p_value: float) -> float:
     >>> probability(0.01234), probability(1.0), probability(0.0)
     (0.013, 1.0, 0.0)
     """
-    if not 0 < p_value < 1:
-        return p_value
-    digits = 1 - math.floor(math.log10(p_value))
-    if digits > 300:
-        return p_value
-    return round(math.ceil(p_value * 10.0**digits - _SLACK) / 10.0**digits, digits)
+    return _upward(p_value, 2) if p_value < 1 else p_value
 
 
 def multiple(figure: float) -> float:
-    """Return a bound of three digits.
+    """Return a bound of three digits, rounded up.
 
-    >>> multiple(1.58198)
-    1.58
+    >>> multiple(1.58198), multiple(12741.0), multiple(0.0)
+    (1.59, 12800.0, 0.0)
     """
-    return float(f"{figure:.3g}")
+    return _upward(figure, 3)
+
+
+def _upward(figure: float, digits: int) -> float:
+    if not 0 < figure < math.inf:
+        return figure
+    power = digits - 1 - math.floor(math.log10(figure))
+    if power > 300:
+        return figure
+    return round(math.ceil(figure * 10.0**power - _SLACK) / 10.0**power, power)

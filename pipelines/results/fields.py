@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal[
 ]
 #: How a figure that is computed from payloads is rounded before it is published.
 Rounding: TypeAlias = Literal[
-    "exact", "nearest", "up", "down", "error", "probability", "multiples", "averages"
+    "exact", "nearest", "up", "down", "error", "probability", "multiple", "multiples", "averages"
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -190,6 +190,27 @@ class EstimateRecord(OfWindow):
             rounding="multiples",
         ),
     ]
+    forged_down: Annotated[
+        float | None,
+        About(
+            "how far the forged reports of one more pseudonym can lower the estimate, at most; "
+            "null where this is not stated",
+            0.0001,
+            absent=(),
+            rounding="multiple",
+            heading="forged down",
+        ),
+    ]
+    forged_up: Annotated[
+        float | None,
+        About(
+            "how far they can raise it, at most",
+            0.0004,
+            absent=(),
+            rounding="multiple",
+            heading="forged up",
+        ),
+    ]
     arms: Annotated[
         tuple[tuple[float, float], ...] | None,
         About(

@@ -159,8 +159,8 @@ def glance(view: PageView) -> Mapping[str, object]:
         ),
         Tile(
             f"{alarms:,}",
-            "alarms about reports that honest devices do not send",
-            "note" if alarms else "good",
+            "alarms about reports that break the protocol; no alarm sees lies that keep to it",
+            "note" if alarms else "",
         ),
         Tile(
             formats.day(max(clocks)) if clocks else formats.NOTHING,

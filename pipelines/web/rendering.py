@@ -64,6 +64,7 @@ def environment() -> jinja2.Environment:
         interval=formats.interval,
         frame=formats.frame,
         ends_of=views.ends_of,
+        forged_of=views.forged_of,
         name_of=views.name_of,
         title_of=views.title_of,
         words=words,

@@ -200,6 +200,14 @@ def ends_of(row: EstimateRecord) -> str:
     return words.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
 
 
+def forged_of(row: EstimateRecord) -> str:
+    """Return how far the forged reports of one more pseudonym can move an estimate."""
+    if row.forged_down is None or row.forged_up is None:
+        return "not stated"
+    down, up = (formats.quantity(each, row.unit) for each in (row.forged_down, row.forged_up))
+    return f"−{down}, +{up}"
+
+
 def name_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
     """Return what an estimate is of, as people say it."""
     if row.kind == "quantile" and formats.is_number(row.item):

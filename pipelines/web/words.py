@@ -112,6 +112,13 @@ POISONED = (
     "faulty client or devices that lie; it does not say which devices. Devices that follow the "
     "protocol with false values are never noticed."
 )
+FORGED = (
+    "“One forger” is how far the forged reports of one more pseudonym can move an estimate at "
+    "most, whatever they say, at the weakest level that has reports. A hundred forgers move it "
+    "about a hundred times as far. No check finds those who keep to the protocol, such as by weak "
+    "levels that are drawn as they should be and a last one that is made up. It is not stated of "
+    "quotients, quantiles and most likely shares, nor where an earlier release wrote the window."
+)
 #: The subject of each check of alarms.
 CHECKS = {
     "coins": "which public coins reports have",

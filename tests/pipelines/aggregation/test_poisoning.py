@@ -69,6 +69,32 @@ def test_an_alarm_fires_about_its_attack(name, attack, share, kinds):
     assert set(attacks.alarms(name, N, share, attack, 5)) == kinds
 
 
+@pytest.mark.parametrize("name", METRICS)
+def test_what_one_more_forger_can_do_is_stated_and_rounded_outward(name):
+    """As its mechanism has it, from the published value; not of quotients and quantiles."""
+    _, rows = attacks.results(name, 3_000, 0, attacks.honest, 3)
+    stated = {(row["kind"], row["item"]): row for row in rows if row["forged_up"] is not None}
+    assert stated
+    assert not {kind for kind, _ in stated} & {"quantile", "cdf", "bit"}
+    assert (name == "startup") == (
+        ("mean", "") in {(r["kind"], r["item"]) for r in rows} - {*stated}
+    )
+    mechanism = attacks.plan().metrics[METRICS.index(name)].mechanism
+    for row in stated.values():
+        if row["kind"] == "share":
+            p, q = mechanism.support_pairs()[-1]
+            ends = (row["value"] + q / (p - q), (1 - q) / (p - q) - row["value"])
+            moves = [each / (row["n"] + 1) for each in ends]
+            for said, least in zip((row["forged_down"], row["forged_up"]), moves, strict=True):
+                assert least < said < least * 1.03
+
+
+def test_a_withheld_window_states_nothing_of_forgers():
+    window, rows = attacks.results("theme", 15, 0, attacks.honest, 3)
+    assert window["withheld"]
+    assert {(row["forged_down"], row["forged_up"]) for row in rows} == {(None, None)}
+
+
 @pytest.mark.slow
 def test_a_single_device_is_no_alarm_although_it_is_certain():
     assert attacks.alarms("host", N, 10 / N, attacks.repeat, 5) == []
@@ -113,7 +139,9 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
     assert alarm.p_value < 1e-9 < 0.1 < alarm.statistic
 
     said = html.escape(alarm.message)
-    assert said in page(url, public=False)
+    shown = page(url, public=False)
+    assert said in shown
+    assert "one forger −0." in shown
     assert said not in page(url, public=True)
 
     main(["estimates", "--database", url, "--under", "1%"])
@@ -127,6 +155,7 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
         [(over, short)] = row["reach"][2:]
         assert row["under_low"] == pytest.approx(row["low"] - 0.01 * over)
         assert row["under_high"] == pytest.approx(row["high"] + 0.01 * short)
+        assert 0 < row["forged_down"] < row["forged_up"] < 0.01
 
     with Results(url) as database:
         database.project(projection(2, {**good, "revision": 2}, corrected))
