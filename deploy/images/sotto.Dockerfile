@@ -9,7 +9,7 @@ RUN python -m venv /opt/sotto/.venv \
 FROM python:3.11.14-slim-bookworm
 
 RUN useradd --uid 10001 --create-home sotto \
- && install --directory --owner=sotto --group=sotto /var/lib/sotto
+ && install --directory --owner=sotto --group=sotto /var/lib/sotto /var/lib/alerts
 COPY --from=build /opt/sotto/.venv /opt/sotto/.venv
 COPY mechanisms /opt/sotto/mechanisms
 COPY sotto /opt/sotto/sotto

@@ -323,13 +323,17 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
 
 
 @pytest.mark.parametrize("name", ["serve", "aggregate-serve"])
-def test_pages_are_for_who_has_the_token_and_change_nothing(name: str) -> None:
+def test_pages_are_for_who_has_the_token_and_write_alerts_alone(name: str) -> None:
     service, given = SERVICES[name], parsed(name)
     assert given.token_file == Path("/run/secrets") / service["secrets"][0]
     assert not given.public
     assert service["ports"] == [f"127.0.0.1:{given.port}:{given.port}"]
     assert f"127.0.0.1:{given.port}/healthz" in service["healthcheck"]["test"][-1]
-    assert all(each.endswith(":ro") for each in service["volumes"])
+    written = [each for each in service["volumes"] if not each.endswith(":ro")]
+    assert written == [f"alerts:{given.kept.parent}"]
+    # All figures are watched, by no file of anybody's.
+    assert given.alerts is False
+    assert str(given.kept.parent) in (ROOT / "deploy/images/sotto.Dockerfile").read_text()
 
 
 def test_all_commands_reach_the_broker_where_it_listens() -> None:

@@ -118,11 +118,14 @@ def check_command(container: dict[str, Any]) -> None:
         assert asks["httpGet"]["path"] == known[parsed.command]
         assert asks["httpGet"]["port"] in ports
     if parsed.command in ("exporter", "serve"):
-        # They say what is not counted yet, and write nothing.
+        # They say what is not counted yet, and write nothing but the alerts that pages find.
         assert parsed.log or parsed.topic
-        states = [m for m in container["volumeMounts"] if m["name"] == "state"]
+        states = [m for m in container["volumeMounts"] if m["mountPath"] == "/var/lib/sotto"]
         assert len(states) == bool(parsed.state)
-        assert all(state["readOnly"] for state in states)
+        written = {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
+        kept = {str(parsed.kept.parent)} if parsed.command == "serve" else set()
+        assert written == {"/tmp"} | kept
+        assert parsed.command == "exporter" or parsed.alerts is False
 
 
 def check_stream(given: list[str]) -> None:

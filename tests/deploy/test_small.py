@@ -298,6 +298,7 @@ class Here:
         self._places = {
             "/plans": str(PLAN.parent),
             "/var/lib/sotto": str(folder),
+            "/var/lib/alerts": str(folder),
             "/run/secrets": str(folder),
             "--listen 0.0.0.0": f"--port {self.port}",
         }
@@ -344,6 +345,8 @@ def test_the_pages_of_the_containers_wait_for_the_job_and_are_for_who_has_the_to
         write_results(tmp_path / "state")
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert "theme" in answer.read().decode()
+        # These results have no plans, which is as far as alerts come.
+        wait_until(lambda: "alerts cannot be looked for" in (tmp_path / "serve.log").read_text())
 
 
 def test_the_compose_file_is_as_compose_wants_it() -> None:
@@ -379,7 +382,8 @@ def test_only_caddy_is_open_to_others_and_all_mean_the_same_places() -> None:
     )
     assert (serve.log, serve.state, serve.port) == (aggregate.log, aggregate.state, 8480)
     assert (str(serve.token_file), serve.public) == ("/run/secrets/token", False)
-    assert SERVICES["serve"]["volumes"] == ["data:/var/lib/sotto:ro"]
+    assert (serve.alerts, serve.kept) == (False, Path("/var/lib/alerts/alerts.json"))
+    assert SERVICES["serve"]["volumes"] == ["data:/var/lib/sotto:ro", "alerts:/var/lib/alerts"]
     assert SERVICES["caddy"]["environment"]["SOTTO_COLLECTOR"] == f"collect:{collect.port}"
     assert (collect.log, collect.plans) == (aggregate.log, aggregate.plans)
     assert aggregate.follow

@@ -116,7 +116,7 @@ class Here:
         (self.port,) = free_ports(1)
         self._places = {
             r"/plans": str(PLAN.parent),
-            r"/var/lib/sotto": str(folder),
+            r"/var/lib/(sotto|alerts)": str(folder),
             r"postgresql\+psycopg://\S+": f"sqlite:///{folder / 'results.db'}",
             # What goes on until it is stopped ends here.
             r" --follow": "",
@@ -183,6 +183,7 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
         # What is seen of the topic, once somebody has looked there.
         wait_until(lambda: "not counted yet" in page())
         assert "Nothing is wrong with the job" in page()
+        wait_until((tmp_path / "alerts.json").exists)
 
 
 def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
