@@ -60,8 +60,7 @@ class Recorder:
         self._responds = any(metric.holds_response for metric in plan.measured)
         #: Period, day, step and number of the consent of the last use that measures know of.
         self._attended: tuple[int, ...] | None = None
-        #: Period and number of the consent, by tally: of uses that are to be written, and of the
-        #: last that is.
+        #: Period and number of the consent, by tally: of the last use, and of the last written.
         self._uses: dict[str, tuple[int, int]] = {}
         self._written: dict[str, tuple[int, int]] = {}
 
@@ -171,10 +170,8 @@ class Recorder:
                         written += self._respond(connection, terms)
                     found.append(outcome)
                 consents, period = store.consents, store.period
-            # A loop's variable would go on saying what was used.
-            while written:
-                self._written[written[-1]] = period, consents
-                self._uses.pop(written.pop(), None)
+            # No branch and no loop: the line of an interrupt would say that there was a use.
+            self._written.update(dict.fromkeys(written, (period, consents)))
             if responds:
                 # The log still has the response before, and two of them may show a use in between.
                 store.erasure.clean_log()
@@ -216,7 +213,8 @@ class Recorder:
         before = measures.state_of(connection, tally)
         drawn = measures.response(terms.metric, True, *drawn_for)
         # A use must not show in the answers of two periods: one that was not written is lost.
-        used = self._uses.get(tally) == (store.period, store.consents)
+        now = store.period, store.consents
+        used = self._uses.get(tally) == now != self._written.get(tally)
         measures.rewrite(connection, tally, drawn if used else before)
         return [tally] if used else []
 

@@ -16,6 +16,7 @@ import pytest
 from device_plans import DAY, HOUR, START, WEEK, raw
 from plan_texts import plan_head
 from scripts import start
+from test_interrupts import watched_by
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
@@ -644,6 +645,27 @@ def test_uses_show_in_no_write_and_no_time(tmp_path, uses):
     found = used_lives(tmp_path / "used", uses)
     assert found == used_lives(tmp_path / "unused", set())
     assert all(changed for _, changed, *_ in found)
+
+
+def lines_run(times):
+    """The lines that write a response again, after so many uses."""
+    client, run = device(clock=FakeClock(START), used={"used": USED}), []
+    client.count("open", times)
+    client.clock.advance(hours=1)
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename.endswith(("/recorder.py", "/measures.py")):
+            run.append((frame.f_code.co_name, frame.f_lineno, event))
+        return trace
+
+    with watched_by("trace", trace):
+        client.next_due()
+    return run
+
+
+def test_a_use_shows_in_no_line_that_an_interrupt_may_name():
+    assert lines_run(1) == lines_run(0)
+    assert ("_respond", "return") in {(name, event) for name, _, event in lines_run(0)}
 
 
 def test_the_log_never_has_two_responses(path, clock):
