@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from clientsdk.publishers.http import Address, HttpPublisher
-from clientsdk.publishers.http_requests import Request, hint, seconds
+from clientsdk.publishers.http_requests import Request, hint, seconds, succeeded
 from sotto.errors import FormatError, ParameterError, PublishError, install_hint
 
 if TYPE_CHECKING:
@@ -145,9 +145,10 @@ class _Encapsulated(Request):
             status, fields, content = decode_response(self._exchange.decapsulate(self.answer))
         except FormatError as error:
             raise PublishError(f"the gateway's answer cannot be read: {error}") from None
-        if status // 100 != 2:
+        reports = self._method == "POST"
+        if not succeeded(status, reports=reports):
             said = f"the collector answered with status {status}"
-            said += hint(status) if self._method == "POST" else ""
+            said += hint(status) if reports else ""
             raise PublishError(said, retry_after=seconds(fields.get("retry-after")))
         return content
 

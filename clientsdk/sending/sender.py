@@ -560,10 +560,15 @@ def _is_whole(identity: Identity) -> bool:
     return len(identity.pseudonym) == 16 and (seed is None or len(seed) == SEED_BYTES)
 
 
-def _publish_errors_only(call: Callable[..., None], *arguments: object) -> None:
+def _publish_errors_only(call: Callable[..., object], *arguments: object) -> None:
     """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
-        call(*arguments)
+        answer = call(*arguments)
+        if answer is False or hasattr(answer, "__await__"):
+            raise PublishError(
+                "the publisher's methods must return once they are done, and raise PublishError "
+                "where they fail; one returned False or is async"
+            )
     except PublishError:
         raise
     except Exception as error:

@@ -72,7 +72,6 @@ def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
     """The collector sees the relay's address alone, and the relay neither plan nor collector."""
     served = b'{"plans":[' + PLAN.to_json() + b"]}"
     section = varint(len(served)) + served
-    behind.answer = b"\1" + varint(200) + b"\0" + section + b"\0"
     reached = []
     connect = socket.create_connection
 
@@ -82,6 +81,7 @@ def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
 
     monkeypatch.setattr(socket, "create_connection", noting)
     publisher.publish(3, message())
+    behind.answer = b"\1" + varint(200) + b"\0" + section + b"\0"
     found = fetch_plan(publisher, PLAN.collector, expect=PLAN.fingerprint_hex, timeout=300)
     assert found == PLAN
     assert set(reached) == {("127.0.0.1", relay.server_port)}
@@ -151,6 +151,11 @@ def test_a_connection_to_the_relay_is_for_one_pseudonym(relay, publisher):
         (known(503, b"retry-after", b"120 "), "the collector answered with status 503", 120.0),
         (known(429, b"retry-after", b"soon"), "the collector answered with status 429", None),
         (known(401), "the collector answered with status 401: it asks for the app's key", None),
+        (
+            known(200),
+            "the collector answered with status 200: what answers there is no collector",
+            None,
+        ),
         (known(307), "the collector answered with status 307", None),
         (b"\0" * 9, "the gateway's answer cannot be read: a binary HTTP", None),
         (b"", "the gateway's answer cannot be read: a binary HTTP response ends", None),

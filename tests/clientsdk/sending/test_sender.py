@@ -59,6 +59,22 @@ class Dropping(Interrupted):
         self.held.clear()
 
 
+async def _later(shard, message):
+    raise AssertionError("nothing waits for this")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine '_later' was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("publish", [_later, lambda shard, message: False])
+def test_a_publisher_that_is_async_or_returns_false_has_taken_nothing(publish):
+    client = device()
+    client.publisher.publish = publish
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    result = client.flush()
+    assert (result.sent, result.remaining) == (0, 1)
+    assert "one returned False or is async" in str(result.error)
+
+
 @pytest.mark.parametrize("state", ["device.db", None])
 @pytest.mark.parametrize("publisher", [Interrupted, Dropping])
 @pytest.mark.parametrize("noted", [True, False])
