@@ -18,6 +18,7 @@ from clientsdk.settings import (
     checked_clock,
     checked_path,
     checked_publisher,
+    checked_segments,
     checked_time,
     configured,
     read_plan,
@@ -34,7 +35,6 @@ from sotto.errors import (
     type_of,
 )
 from sotto.plan.compiled import Ceilings, CompiledPlan, check
-from sotto.plan.segments import given_segments
 
 # The modules that record and send are imported when a client first needs them: a client that is
 # switched off costs the run of a tool a quarter of what another one does. All modules that every
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from mechanisms.randomness import Source
     from sotto.plan.compiled import CompiledMetric
 
-#: As a name of a module it is found sooner than as one of an Enum.
-NO_CONSENT = Outcome.NO_CONSENT
+#: As names of a module they are found sooner than as one of an Enum.
+NO_CONSENT, _CLOSED = Outcome.NO_CONSENT, Outcome.CLOSED
 #: With these there is nothing that a thread might send.
-QUIET = (NO_CONSENT, Outcome.CLOSED)
+QUIET = (NO_CONSENT, _CLOSED)
 #: With these nothing is recorded.
 UNGIVEN = (Consent.NEVER_GIVEN, Consent.WITHDRAWN)
 #: Seconds after which consent is looked for again, where another process may give it.
@@ -177,7 +177,7 @@ class Client(Unshared):
         path = checked_path(state)
         self._unchecked = not (isinstance(plan, CompiledPlan) or settings.disabled)
         plan = read_plan(plan, expect, honoured=False)
-        given = given_segments(plan.segments, {} if segments is None else segments)
+        given = checked_segments(plan, {} if segments is None else segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
 
@@ -384,6 +384,8 @@ class Client(Unshared):
                     stale is None or monotonic() < stale
                 ):
                     self._outcomes[outcome][metric] += 1
+                    if outcome is _CLOSED:
+                        diagnostics.warn("closed", "values are being dropped: %s", CLOSED)
                     worker = self._worker
                     if worker is not None and worker.idle and outcome not in QUIET:
                         # There may be older values to be sent.
@@ -499,7 +501,7 @@ class Client(Unshared):
         if self.settings.disabled:
             return
         try:
-            self._segments = given_segments(self.plan.segments, segments)
+            self._segments = checked_segments(self.plan, segments)
             if self._is_open:
                 self._recorder.segments = self._segments
         except SottoError as error:

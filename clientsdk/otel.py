@@ -91,6 +91,10 @@ class SottoMeterProvider(MeterProvider):
             )
         #: The client that records; None if the environment describes none.
         self.client = _client_of_environment() if client is None else client
+        plan = self.client.plan if self.client else None
+        if plan is not None and plan.metrics and not any(each.otel for each in plan.metrics):
+            text = "no metric of the plan names an instrument, as otel: {instrument: NAME} does"
+            diagnostics.warn("otel", f"instruments record nothing: {text}", quiet=math.inf)
         self._also = also
         self._observed: list[_Observed] = []
         self._looking = False

@@ -30,6 +30,7 @@ from sotto.errors import (
     wrong_type,
 )
 from sotto.plan.compiled import Ceilings, CompiledPlan, read_without_mechanisms
+from sotto.plan.segments import given_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -269,9 +270,11 @@ def _warn_of_misspelt() -> None:
     """Warn, once each, of variables that nothing reads and that look like one of the SDK's."""
     known = [*VARIABLES, ON_ERROR, *PLACES, CONSENT]
     for name in os.environ:
-        if name.startswith("SOTTO_") and name not in (*known, *OTHERS):
-            near = did_you_mean(name, known)
-            if _WISH.search(name):
+        # A name in small letters may be meant for one that is read.
+        meant = name.upper()
+        if meant.startswith("SOTTO_") and name not in (*known, *OTHERS):
+            near = did_you_mean(meant, known)
+            if _WISH.search(meant):
                 near = "; SOTTO_DISABLED=1 switches the SDK off"
             if near:
                 warning = f"the variable {name} is not read{near}"
@@ -486,6 +489,21 @@ def checked_publisher(publisher: Publisher | str) -> Publisher:
             expected += '; a log\'s folder is "file:" before its path'
         raise wrong_type("publisher", expected, publisher)
     return publisher
+
+
+def checked_segments(plan: CompiledPlan, given: object) -> dict[str, str | None]:
+    """Return what an app says its device is; warn where only capitals keep a value from counting.
+
+    Segments are public, and a value that the plan does not list is fine.
+    """
+    said = given_segments(plan.segments, given)
+    for name, values in plan.segments:
+        value = said.get(name)
+        if value is not None and value not in values:
+            for near in (each for each in values if each.lower() == value.lower()):
+                text = f"segment {name!r} counts as other: the plan lists {near!r}, so written"
+                diagnostics.warn(f"segment {name}", text, quiet=math.inf)
+    return said
 
 
 def checked_clock(clock: Callable[[], float]) -> Callable[[], int]:

@@ -388,6 +388,12 @@ def test_a_provider_that_stands_for_another_is_no_provider_to_tee_to():
         SottoMeterProvider("plan.json")
 
 
+def test_a_plan_that_names_no_instrument_is_told(caplog):
+    SottoMeterProvider(WatchedClient(plan(f"took: {{{DURATION}}}")))
+    (line,) = (each.getMessage() for each in caplog.records)
+    assert line.startswith("instruments record nothing: no metric of the plan names an instrument")
+
+
 @pytest.mark.parametrize(
     ("create", "unit", "said"),
     [

@@ -122,11 +122,14 @@ def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
         Client(tmp_path / "none.json", state=NO_LIFETIME_BOUND, publisher=MemoryPublisher())
 
 
-def test_a_closed_client_refuses_and_says_so():
+def test_a_closed_client_refuses_and_says_so(caplog):
     client = device()
     client.close()
     client.close()
-    assert client.record("colour", "a") is Outcome.CLOSED
+    for _ in range(2):
+        assert client.record("colour", "a") is Outcome.CLOSED
+    said = [each.getMessage() for each in caplog.records]
+    assert said == ["values are being dropped: the client is closed: make another one"]
     for call in (client.flush, client.ledger, client.next_due, client.give_consent):
         with pytest.raises(StoreError, match="closed"):
             call()

@@ -57,6 +57,13 @@ def test_people_see_what_is_sent_in_the_clear(path):
     assert {each.segment for each in preview_file(path, START).reports} == {"os=mac"}
 
 
+def test_a_value_that_capitals_alone_keep_from_its_segment_is_told(caplog):
+    client = device(segmented(experiment=None), segments={"os": "Linux"})
+    client.set_segments({"os": "plan9"})
+    said = [each.getMessage() for each in caplog.records]
+    assert said == ["segment 'os' counts as other: the plan lists 'linux', so written"]
+
+
 # Arms.
 
 

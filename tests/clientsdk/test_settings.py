@@ -478,6 +478,7 @@ def test_a_variable_that_is_misspelt_is_named_once_and_never_what_it_holds(monke
 @pytest.mark.parametrize(
     "name",
     [
+        "sotto_disabled",
         *("SOTTO_OFF", "SOTTO_NO_TELEMETRY", "SOTTO_OPT_OUT", "SOTTO_DISABLE_TELEMETRY"),
         *("SOTTO_TELEMETRY_OPTOUT", "SOTTO_DO_NOT_TRACK", "SOTTO_NOTRACK", "SOTTO_ENABLED"),
     ],
