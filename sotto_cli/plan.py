@@ -37,6 +37,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from sotto.errors import PlanError
@@ -117,9 +118,22 @@ def _compile(args: argparse.Namespace) -> int:
     _refuse_ended(plan)
     compiled = development_plan(plan) if args.development else plan
     output = args.output or args.plan.with_suffix(".dev.json" if args.development else ".json")
+    _warn_of_same_version(output, compiled)
     write_beside(args.plan, output, compiled.to_json())
     print(compiled.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout)
     return _warned(plan, args)
+
+
+def _warn_of_same_version(output: str | Path, plan: CompiledPlan) -> None:
+    """Warn where a file that is written again has another plan under the same version."""
+    with suppress(OSError, PlanError):
+        before = CompiledPlan.from_json(Path(output).read_bytes())
+        known, made = ((p.collector, p.plan, p.version) for p in (before, plan))
+        if known == made and before.fingerprint_hex != plan.fingerprint_hex:
+            options.warn(
+                f"{output} had another plan under version {plan.version}: raise 'version' if "
+                "anybody has that one, since a version has one fingerprint"
+            )
 
 
 def _refuse_ended(plan: CompiledPlan) -> None:

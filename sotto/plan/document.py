@@ -539,6 +539,8 @@ def _line(error: Any) -> str:
     if kind == "union_tag_invalid":
         near = did_you_mean(context["tag"], TYPES)
         return f"{where}type {context['tag']!r} must be one of {context['expected_tags']}{near}"
+    if kind == "invalid_key":
+        return f"{where}the key {shown(error['input'])} must be text; a decimal is written 0.5"
     named = f"{key} " if key else ""
     found = shown(error["input"])
     if kind == "literal_error":

@@ -314,6 +314,7 @@ PLANS = {
     "a ladder of numbers": written("*l}", "[0.5, 1]}"),
     "a word for repeat": written("crash:   {", "crash:   {repeat: once, "),
     "a week for a duration": written("period: 7d", "period: 1w"),
+    "a German decimal": written("28d, ladder: *l", "28d, ladder: [{epsilon: 0,5}]"),
     "a German date": written("2036-12-31", "31.12.2036"),
     "a version in text": written("version: 1", "version: '1'"),
     "numbers in a domain": written("[dark]", "[1]"),

@@ -120,3 +120,14 @@ def test_of_permute_and_flip_it_is_said_how_often_it_names_what_leads_by_everyth
     mechanism = metrics["named"].mechanism
     laws = (mechanism.selection(counts) for counts in product((0, 4, 9), repeat=3))
     assert stay == f"{float(max(max(law) for law in laws)):.0%}" == "73%"
+
+
+def test_another_plan_under_the_same_version_is_told(tmp_path, capsys):
+    """Devices would record under one, and the aggregator know the other."""
+    path = tmp_path / "plan.yaml"
+    said = []
+    for text in (PLAN, PLAN, *(PLAN.replace("z]", new) for new in ("w]", "v]"))):
+        path.write_text(text, "utf-8")
+        assert sotto_cli.main(["plan", "compile", str(path)]) == 0
+        said.append("had another plan under version" in capsys.readouterr().err)
+    assert said == [False, False, True, True]
