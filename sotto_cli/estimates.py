@@ -37,7 +37,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sotto.columns import time_text
@@ -47,7 +47,7 @@ from sotto_cli.options import add, add_format, add_results, reader_of, warn
 
 if TYPE_CHECKING:
     from pipelines.results.range_windows import WindowRange
-    from pipelines.results.reader import ResultsReader
+    from pipelines.results.reader import Chosen, ResultsReader
     from pipelines.results.views import RowSet
 
 
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipelines.results import printed
+    from pipelines.results import printed, views
     from pipelines.web.watching import JobWatch
 
     with reader_of(args) as reader:
@@ -82,9 +82,11 @@ def run(args: argparse.Namespace) -> int:
         if (wanted := _range_of(args)) is not None:
             return _print_range(args, reader, wanted)
         if args.experiment:
-            return _print_effects(args, reader)
+            whole = reader.effects, printed.effects, views.EFFECTS
+            return _print_whole(args, "--experiment", *whole)
         if args.returning:
-            return _print_retention(args, reader)
+            rates = reader.retention, printed.retention, views.RETENTION
+            return _print_whole(args, "--returning", *rates)
         chosen = printed.EstimateChoice(
             args.metric, args.window, args.collector, args.by, args.segment, args.under
         )
@@ -130,26 +132,20 @@ def _print_range(args: argparse.Namespace, reader: ResultsReader, wanted: Window
     return _print_records(args.format, lines, kind, rows)
 
 
-def _print_effects(args: argparse.Namespace, reader: ResultsReader) -> int:
-    from pipelines.results import printed, views
-    from pipelines.results.reader import Chosen
+def _print_whole(
+    args: argparse.Namespace,
+    option: str,
+    read: Callable[[Chosen], Sequence[Any]],
+    lines: Callable[[Sequence[Any]], list[str]],
+    kind: RowSet,
+) -> int:
+    """Print what is of all windows together."""
+    from pipelines.results import reader, views
 
     if args.window is not None or args.under is not None:
-        raise ParameterError("--experiment is of all windows together, without --under")
-    found = reader.effects(Chosen(collector=args.collector, metric=args.metric))
-    rows = views.rows_of(views.EFFECTS, found)
-    return _print_records(args.format, printed.effects(found), views.EFFECTS, rows)
-
-
-def _print_retention(args: argparse.Namespace, reader: ResultsReader) -> int:
-    from pipelines.results import printed, views
-    from pipelines.results.reader import Chosen
-
-    if args.window is not None or args.under is not None:
-        raise ParameterError("--returning is of all windows, without --under")
-    found = reader.retention(Chosen(collector=args.collector, metric=args.metric))
-    rows = views.rows_of(views.RETENTION, found)
-    return _print_records(args.format, printed.retention(found), views.RETENTION, rows)
+        raise ParameterError(f"{option} is of all windows together, without --under")
+    found = read(reader.Chosen(collector=args.collector, metric=args.metric))
+    return _print_records(args.format, lines(found), kind, views.rows_of(kind, found))
 
 
 def _print_records(form: str, lines: list[str], kind: RowSet, rows: Sequence[Sequence[Any]]) -> int:

@@ -33,6 +33,7 @@ from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import formats
 from sotto.errors import SottoError
 from sotto.log.writer import now_ms
+from sotto.wire.reasons import Reason
 
 #: Seconds between two looks at whether results have changed, or alerts are to be sent again.
 _LOOK = 5.0
@@ -124,6 +125,12 @@ class JobReading:
                 found.append(f"{what}.")
             elif lag.oldest is not None and self.at - lag.oldest > _OLD:
                 found.append(f"{what}, the oldest since {formats.clock(lag.oldest)}.")
+        held = None if self.state is None else self.state.value
+        unknown = 0 if held is None else held.rejected.get(Reason.UNKNOWN_PLAN.label, 0)
+        if held is not None and unknown > held.manifest.tally.reports:
+            found.append(
+                f"{unknown:,} reports are of plans the job was not given (sotto quarantine)."
+            )
         if last is not None and last.future_at and self.at - last.future_at < _FUTURE:
             found.append(
                 f"{last.future:,} records are in quarantine as future, as their time is ahead of "

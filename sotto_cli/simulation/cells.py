@@ -152,6 +152,16 @@ def value_parser(feed: Feed) -> Parser:
     return parse
 
 
+def within_parser(metric: CompiledMetric, parse: Parser) -> Parser:
+    """Return what says whether a plan lists a cell's value; a wrong type has been told already."""
+
+    def within(cell: object) -> object:
+        value = parse(cell)
+        return value is WRONG_TYPE or metric.within(value)
+
+    return within
+
+
 def _times(cell: object) -> object:
     if isinstance(cell, str):
         truth = _boolean(cell)

@@ -27,6 +27,7 @@ from sotto_cli.simulation.cells import (
     parsed,
     time_parser,
     value_parser,
+    within_parser,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ UNLIKELY = "time outside 2000 to 2100"
 UNIT = "--time-unit says what numbers count"
 #: The years 2000 and 2100, in milliseconds since the epoch.
 _LIKELY = 946_684_800_000, 4_102_444_800_000
+OUTSIDE = "value outside the plan's domain or range"
+SPELT = "more than half are: is it the same spelling, the same unit?"
 NO_OFFSET = "time without an offset, beside others with one"
 UTC = "read as UTC"
 _ROWS = "such rows are skipped"
@@ -230,13 +233,17 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     order = np.lexsort((when, who))
     values = {}
     for feed in feeds(plan):
-        column = columns.names[feed.name]
-        cells = _decoded(table.columns[column], columns.nulls, value_parser(feed))[kept]
+        column, parse = columns.names[feed.name], value_parser(feed)
+        cells = _decoded(table.columns[column], columns.nulls, parse)[kept]
         for kind in Cell:
             bad = np.fromiter((cell is kind for cell in cells), np.bool_, len(kept))
-            if bad.any():
-                found.add_at(kind.value, "such cells are skipped", column, kept[bad])
+            found.add_at(kind.value, "such cells are skipped", column, kept[bad])
         values[feed.values] = cells[order]
+        if (metric := feed.metrics[0]).measure is None:
+            told = _decoded(table.columns[column], columns.nulls, within_parser(metric, parse))
+            outside = np.fromiter((each is False for each in told[kept]), np.bool_, len(kept))
+            if 2 * np.count_nonzero(outside) > len(kept):
+                found.add_at(OUTSIDE, SPELT, column, kept[outside])
     segments = {}
     for name, column in columns.segments.items():
         said = _decoded(table.columns[column], columns.nulls, str)[kept]

@@ -183,6 +183,14 @@ def test_before_the_first_results_the_page_says_what_is_wrong(tmp_path, monkeypa
     assert "The disk of the state is full" in answer.text
 
 
+def test_reports_of_plans_that_the_job_was_not_given_are_a_problem(tmp_path, monkeypatch):
+    roomy(monkeypatch)
+    other = tuple(replace(each, plan="other") for each in plans())
+    aggregate(write(tmp_path / "log", honest(3, 1, 1)), tmp_path / "state", other)
+    (problem,) = watch_of(tmp_path).look().problems
+    assert problem.endswith("reports are of plans the job was not given (sotto quarantine).")
+
+
 def test_records_from_the_future_are_a_problem_for_a_day(job, monkeypatch):
     roomy(monkeypatch)
     log = job / "log"

@@ -96,6 +96,12 @@ def problems(recordings):
             [("time outside 2000 to 2100", "when", 6, tuple(range(9, 15)))],
             13,
         ),
+        # Other capitals, and another unit: as a device, which cannot say so, would take them.
+        (
+            b"a,2025-06-02T00Z,Red,1000\nb,2025-06-02T00Z,RED,2000\nc,2025-06-02T00Z,dark,3\n",
+            [("value outside the plan's domain or range", "colour", 3, (3, 4, 5))],
+            4,
+        ),
         (
             b"a,2025-06-02T00:00,red,1\nb,2025-06-02 01:00:00,red,1\nc,2025-06-02,red,1\n",
             [("time without an offset, beside others with one", "when", 3, (3, 4, 5))],
