@@ -12,6 +12,9 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.planner.targets import Assumed, Precision
 
+#: The assumed share of new devices, and what part of them comes again.
+_NEW, _HALF = 0.1, 0.5
+
 
 def precision(
     mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, scale: float = 1.0
@@ -49,3 +52,27 @@ def ordinal_mean(
     known: Any = mechanism
     missing = getattr(mechanism, "missing", False)
     return mean_precision(known.matrix(level), assumed or Assumed(), scale, missing=missing)
+
+
+def retention(
+    mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, panel: int = 1
+) -> Precision:
+    """Return how precise the retention of devices will be, as published with ``panel`` panels.
+
+    The ``share`` of the devices of a window, by default a tenth, are new in it, and of these one
+    half come again; ``n`` are the reports of each window. The variance is that of a ratio of shares
+    of two windows, r² (v_k / s_k² + v_0 / s_0²), and of who has a turn.
+
+    >>> from mechanisms.registry import build
+    >>> ages = build({"name": "grr", "domain_size": 13}, [2_000_000], "age")
+    >>> [round(retention(ages, 0).width(n) / 2, 3) for n in (10**4, 10**5, 10**6)]
+    [0.163, 0.052, 0.016]
+    """
+    new = (assumed or Assumed()).share or _NEW
+    turns = 1 - 1 / panel
+    spread = sum(
+        precision(mechanism, level, Assumed(share=share)).variance(1) / share**2 + turns / share
+        for share in (_HALF * new, new)
+    )
+    unit, data = _HALF**2 * spread, f"{100 * new:g} % of each window's devices are new"
+    return Precision("a retention of one half", data, lambda n: unit)

@@ -223,7 +223,7 @@ def _enough(question: Question, goal: Goal, n: int) -> int | None:
 
 def _others(question: Question, n: int) -> list[Other]:
     """Return all mechanisms for a question by the error of its own estimate, best first."""
-    asked = [question]
+    asked = [] if question.ages else [question]
     if question.kind == "string":
         # Strings that are known in advance can be categories, with one more for all others.
         number = len(question.assumed.candidates)
@@ -292,9 +292,6 @@ def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
         terms.period, terms.ceiling or 0, ((panel, terms.recurring),) if terms.recurring else ()
     )
     error = precision.standard_error(n)
-    needed = None
-    if goal.target is not None:
-        needed = _needed(question, precision, goal)
     return PanelDesign(
         panel,
         YEAR / terms.period / panel,
@@ -306,13 +303,16 @@ def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
         precision.floor(n) if precision.floors else None,
         sqrt(error**2 + question.scale**2 * _spread(question) * (1 - 1 / panel) / n),
         _split(found, panel),
-        needed,
+        _needed(question, precision, goal),
     )
 
 
 def _spread(question: Question) -> float:
     """Return the variance of what users have, in parts of the range: the largest, if unknown."""
     values, share = question.assumed.values, question.assumed.share
+    if question.ages:
+        # Its error counts that already.
+        return 0.0
     if values is not None:
         mean = sum(values) / len(values)
         return sum((value - mean) ** 2 for value in values) / len(values)

@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
-from mechanisms.planner.precision import ordinal_mean, precision
+from mechanisms.planner.precision import ordinal_mean, precision, retention
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for
 from sotto.design.small_groups import published_from
@@ -67,6 +67,8 @@ class Question:
     most_reports: int = 1
     #: The plan's, by which estimates are withheld.
     minimum_reports: int = MINIMUM_REPORTS
+    #: Whether the values are ages of devices, of which retention is made.
+    ages: bool = False
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -99,6 +101,8 @@ class Question:
 
     def precision_of(self, mechanism: Mechanism, level: int) -> Precision:
         """Return the same of another mechanism for the question."""
+        if self.ages:
+            return retention(mechanism, level, self.assumed, panel=self.panel)
         make = ordinal_mean if self.kind == "ordinal" else precision
         return make(mechanism, level, self.assumed, scale=self.scale)
 
@@ -182,10 +186,11 @@ def question_of_metric(
     permanent response.
     """
     low, scale, unit = 0.0, 1.0, ""
+    ages = metric.measure is not None and metric.measure.kind == "age"
     if metric.range is not None:
         low, high = metric.range
         scale, unit = high - low, metric.unit or ""
-    elif metric.type == "ordinal":
+    elif metric.type == "ordinal" and not ages:
         scale, unit = float(len(metric.labels) - metric.missing - 1), "rank"
     constant, periods = metric.kind == "constant", metric.window / plan.period
     asked = Question(
@@ -204,6 +209,7 @@ def question_of_metric(
         low=low,
         most_reports=plan.most_reports(metric),
         minimum_reports=plan.minimum_reports,
+        ages=ages,
     )
     return asked.in_panel(metric.panel) if metric.panel > 1 else asked
 

@@ -10,9 +10,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from agreed_plans import PLAN_YAML
+from plan_texts import plan_head
 
 import sotto_cli
-from mechanisms.planner.precision import precision
+from mechanisms.estimate import Estimate
+from mechanisms.estimators.ratios import retention as retention_estimate
+from mechanisms.planner.precision import precision, retention
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto.design.metric import Goal, Terms, design, in_panels
@@ -297,3 +300,47 @@ def test_the_smallest_segment_may_have_too_few_for_every_cohort(capsys, tmp_path
     plan.write_text(PLAN_YAML + "segments: {os: [linux, mac]}\n")
     said = " ".join(run(capsys, plan, "--users", 20, "--candidates", 9)[1].split())
     assert "Too few: 6 of os." in said
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "retained", "days"),
+    [(1, (0.4915, 0.1554, 0.0491), 0.274), (2, (0.1631, 0.0516, 0.0163), 0.108)],
+)
+def test_half_widths_of_retention_and_of_active_days(epsilon, retained, days):
+    """Half of the new devices, a tenth of all, come again; the days are those of the worst week."""
+    measured = f"type: ordinal, stored: true, window: 7d, ladder: [{{epsilon: {epsilon}}}]"
+    plan = parse_plan(
+        plan_head()
+        + f"  age: {{{measured}, measure: {{age: 7d, up_to: 12}}}}\n"
+        + f"  days: {{{measured}, range: [0, 7], points: 8, outside: clip, "
+        + "measure: {days: app}}\n"
+    ).compile()
+    age, days_used = (
+        design(question_of_metric(plan, each), Goal("width")) for each in plan.metrics
+    )
+    assert age.what == "a retention of one half"
+    assert age.others == ()
+    for users, half in zip((10**4, 10**5, 10**6), retained, strict=True):
+        found = design(age.question, Goal("width", 2 * half), users)
+        assert found.levels[0].width / 2 == pytest.approx(half, abs=5e-5)
+        assert found.levels[0].needed == pytest.approx(users, rel=2e-3)
+    assert days_used.users == 10**4
+    assert days_used.levels[0].width / 2 == pytest.approx(days, abs=5e-4)
+
+
+def test_the_width_of_retention_is_that_of_its_results():
+    """With panels who has a turn is chance as well, in the results and in the prediction."""
+    mechanism = question_of("category", [4_000_000], {"domain_size": 13}, mechanism="grr").mechanism
+    for panel in (1, 13):
+        told = retention(mechanism, 0, panel=panel)
+        shares = (0.05, 0.1)
+        errors = [
+            precision(mechanism, 0, Assumed(share=each)).standard_error(10**4) for each in shares
+        ]
+        now, then = (
+            Estimate(share, error, 10**4, (10**4,))
+            for share, error in zip(shares, errors, strict=True)
+        )
+        assert told.standard_error(10**4) == pytest.approx(
+            retention_estimate(now, then, panel).standard_error
+        )
