@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from decimal import ROUND_CEILING, Context
 from functools import cached_property
 from typing import Protocol
 
@@ -201,10 +202,16 @@ def ends_of(row: EstimateRecord) -> str:
 
 
 def forged_of(row: EstimateRecord) -> str:
-    """Return how far the forged reports of one more pseudonym can move an estimate."""
+    """Return how far the forged reports of one more pseudonym can move an estimate.
+
+    A bound, rounded up to two digits.
+    """
     if row.forged_down is None or row.forged_up is None:
         return "not stated"
-    down, up = (formats.quantity(each, row.unit) for each in (row.forged_down, row.forged_up))
+    down, up = (
+        formats.difference(float(Context(2, ROUND_CEILING).create_decimal(repr(each))), row.unit)
+        for each in (row.forged_down, row.forged_up)
+    )
     return f"−{down}, +{up}"
 
 
