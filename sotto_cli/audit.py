@@ -7,7 +7,8 @@ every level. Device attacks what devices send: recordings through the SDK's own 
 attacks the code that draws for many values at once, which no device runs. A fair secret bit decides
 which input a chain hides; the best distinguishing event is found on a fifth of the chains, and its
 right guesses among the others are bounded by the limit of Clopper and Pearson. Device's law follows
-every outcome of a device's sampler, and compares the law with the certified one.
+the outcomes of a device's sampler for up to 12 inputs, all of them or the share that is printed
+where draws repeat until they fit, and compares their law with the certified one.
 
 Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
 The status is 1 if a mechanism does not keep its word, and 0 otherwise.

@@ -112,7 +112,7 @@ def explained(auditor: Auditor | None) -> list[str]:
 through the SDK's client (fewer where they take long). They prove a loss of
 {found:.2f} where 1 is certified, if every report shows it. 'Batch' attacks
 {auditor.trials:,} chains of either from the code that simulations run.
-'Device's law' compares every outcome of a device's sampler with the certified law;
+'Device's law' compares outcomes of a device's sampler, for up to 12 inputs, with the certified law;
 the reports of device and batch are compared with each other. By chance a bound
 may exceed what is certified; of the verdicts none is wrong but once in a million
 times."""
