@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 class Html(HTMLParser):
     """Checks that tags balance, and collects attributes and text."""
 
-    VOID = frozenset({"meta", "link", "input"})
+    VOID = frozenset({"meta", "link", "input", "img"})
 
     def __init__(self, content: str) -> None:
         super().__init__()

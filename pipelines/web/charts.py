@@ -77,7 +77,7 @@ _NAME = 28
 #: Room around what is drawn, in pixels, and for numbers and for a letter at the left.
 _ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 32, 56, 6.6
 #: Windows in which each estimate is a dot, at most; more are a line and a band.
-_DOTS = 70
+DOTS = 70
 
 
 def level_colours(levels: int) -> list[str]:
@@ -126,9 +126,15 @@ class Chart:
     left: float | None = None
     #: In the address of its files.
     name: str = ""
+    #: The address of its SVG where a page has that drawn once it is seen; empty to draw it at once.
+    later: str = ""
 
     def __html__(self) -> str:
-        return self.inline
+        if not self.later:
+            return self.inline
+        size = f'width="{self.width:.0f}" height="{self.height:.0f}"'
+        source = f'src="{escape(self.later)}" alt="{escape(self.title)}"'
+        return Markup(f'<img loading="lazy" {size} {source}>')
 
     @cached_property
     def inline(self) -> Markup:
@@ -493,7 +499,7 @@ def _line(axes: Axes, line: Line) -> None:
         axes.plot(at, line.smoothed, color=EVERY, linewidth=1.8)
     else:
         axes.plot(at, values, color=colour, linewidth=1.4, alpha=0.7)
-    if len(at) > _DOTS or line.beside:
+    if len(at) > DOTS or line.beside:
         return
     if not len(line.smoothed):
         axes.vlines(at, ends[:, 0], ends[:, 1], color=band, linewidth=2)

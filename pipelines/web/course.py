@@ -215,17 +215,23 @@ def _line(
     return charts.Line(
         segment or "all reports",
         [each.window_start for each in windows],
-        [_in_window(each, rows.get(each.window_start)) for each in windows],
+        [
+            _in_window(each, rows.get(each.window_start), told=len(windows) <= charts.DOTS)
+            for each in windows
+        ],
         [not each.complete for each in windows],
         () if smoothed is None else smoothed.values.tolist(),
         beside,
     )
 
 
-def _in_window(window: Window, row: EstimateRecord | None) -> charts.Value:
+def _in_window(window: Window, row: EstimateRecord | None, *, told: bool) -> charts.Value:
+    """Return what a chart shows of a window; the text of its dot, where it has dots."""
     if row is None:
         return (None, None, "")
-    value, ends, text = charted(row)
+    value, ends, text = charted(row, told=told)
+    if not told:
+        return (value, ends, text)
     so_far = "" if window.complete else " so far"
     return (value, ends, f"from {formats.day(window.window_start)}{so_far}, {text}")
 

@@ -31,11 +31,11 @@ def said(row: EstimateRecord) -> str:
     return f"{value}, interval of 95 % {ends_of(row)}"
 
 
-def charted(row: EstimateRecord) -> charts.Value:
-    """Return an estimate as charts take it."""
+def charted(row: EstimateRecord, *, told: bool = True) -> charts.Value:
+    """Return an estimate as charts take it, with a text for it if that is told."""
     low, value, high = (_drawn(each) for each in (row.low, row.value, row.high))
     ends = None if low is None or high is None else (low, high)
-    return (value, ends, said(row))
+    return (value, ends, said(row) if told else "")
 
 
 def _drawn(value: float | None) -> float | None:

@@ -159,9 +159,12 @@ class Made:
 
 
 def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
-    """Return a page with those of its sections that have something to show."""
-    place = place or page.name
-    sections = []
+    """Return a page with those of its sections that have something to show.
+
+    The first chart is drawn in the page, others by their addresses, if they have any.
+    """
+    place, files = place or page.name, _files_of(page, view)
+    sections, drawn = [], False
     for section in page.sections:
         if view.public and not section.public:
             continue
@@ -170,10 +173,13 @@ def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
             continue
         for at, each in enumerate(_charts_in(context), 1):
             each.name = f"{section.name}-{at}"
+            if drawn and (address := dict(files(each)).get("SVG")):
+                # A browser shows an address again without asking.
+                mark = "&" if "?" in address else "?"
+                each.later = f"{address}{mark}revision={view.snapshot.revision}"
+            drawn = True
         template = environment().get_template(f"{section.name}.html.j2")
-        text = template.render(
-            view=view, place=f"{place}-{section.name}", files=_files_of(page, view), **context
-        )
+        text = template.render(view=view, place=f"{place}-{section.name}", files=files, **context)
         sections.append((f"{place}-{section.name}", section.title, Markup(text)))
     title, lede = page.title, ""
     if isinstance(view, MetricView):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +71,19 @@ def test_a_window_s_estimates_are_linked_as_data(app):
     assert answer.headers["content-type"].startswith("text/csv")
     lines = answer.text.splitlines()
     assert [line.split(",")[4] for line in lines[1:]] == ["2025-01-02T00:00:00.000Z"] * 3
+
+
+def test_charts_after_the_first_are_drawn_when_a_browser_asks_for_them(app):
+    text = ask(app, THEME).text
+    images = [each for tag, each in Html(text).tags if tag == "img"]
+    assert text.count('role="img"') == 1
+    assert len({each["src"] for each in images}) == len(images) >= 3
+    for each in images:
+        assert each["loading"] == "lazy"
+        # Another revision has another address, so that no browser shows its old chart.
+        assert re.search(r"[?&]revision=[0-9a-f]{16}$", each["src"])
+        drawn = ask(app, each["src"]).text
+        assert f"<dc:title>{html.escape(each['alt'])}</dc:title>" in drawn
 
 
 def test_every_answer_forbids_what_a_page_does_not_need(app, guarded):

@@ -193,7 +193,7 @@ def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
 
 def test_segments_are_a_plot_and_a_table_and_withheld_ones_say_so(snapshot):
     key = next(each for each in snapshot.newest if each.metric == "theme")
-    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[-1])
+    view = MetricView(snapshot, rendering.Anchors(), key=key, shown=snapshot.windows(key)[-1])
     made = rendering.make(METRIC, view)
     (html,) = [html for _, title, html in made.sections if title == "By segment"]
     shown = Html(str(html))
