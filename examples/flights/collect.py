@@ -16,7 +16,6 @@ from pipelines.sinks.sql import Results
 from .findings import Comparison, WindowSeries
 from .truth import Truth
 
-DAY = 86_400_000
 Row: TypeAlias = dict[str, object]
 Mask: TypeAlias = NDArray[np.bool_]
 #: Kinds of estimates that have the metric's unit.
@@ -109,10 +108,13 @@ class Collected:
         )
 
     def shares(self, metric: str, start: int) -> list[Comparison]:
-        """Compare the share of every category of a window, largest truth first."""
+        """Compare the share of every value of a window, of a category's largest truth first."""
         labels = self.truth.plan.metric(metric).labels
         found = [self.compare(metric, start, "share", label, label) for label in labels]
         return sorted((one for one in found if one is not None), key=lambda one: -one.kept)
+
+    def all_shares(self, metric: str) -> list[Comparison]:
+        return [one for start in self.windows(metric) for one in self.shares(metric, start)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,9 @@ class Flights:
         """Return the flights of the ``number`` aircraft that fly most, and those of none."""
         names, flown = np.unique(self.tailnum.astype(str), return_counts=True)
         ranked = names[np.argsort(-flown, kind="stable")]
-        chosen = np.isin(self.tailnum.astype(str), [*ranked[ranked != ""][:number], ""])
+        return self.select(np.isin(self.tailnum.astype(str), [*ranked[ranked != ""][:number], ""]))
+
+    def select(self, chosen: NDArray[np.bool_]) -> Flights:
         return Flights(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     @property
@@ -116,6 +118,7 @@ def write_events(flights: Flights, path: Path) -> None:
             "dep_delay": pa.array(np.nan_to_num(flights.dep_delay), pa.int64(), mask=cancelled),
             "distance": pa.array(flights.distance, pa.int64()),
             "delayed": pa.array(flights.delayed),
+            "flown": pa.array(~cancelled),
         }
     )
     pa.csv.write_csv(table, path)

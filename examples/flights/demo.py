@@ -27,12 +27,13 @@ from sotto_cli.simulation.playback import Replay, write_audit
 from sotto_cli.simulation.table import Columns, Recordings, read_recordings
 
 from . import books, story
-from .collect import DAY, Collected, Row
+from .collect import Collected, Row
 from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage
-from .findings import Comparison, Coverage, Findings, Release, WindowSeries
+from .findings import Comparison, Coverage, Findings, MeasuredWeeks, Release, WindowSeries
 from .report import write_report
-from .truth import QUANTILES, Truth
+from .truth import DAY, QUANTILES, Truth
+from .weeks import measure
 from .witness import Opinion, equal_windows, form_opinion
 
 PLAN = Path(__file__).with_name("plan.yaml")
@@ -180,9 +181,11 @@ def run(demo: Demo) -> Findings:
     with demo.stage("aggregate"):
         aggregated = aggregate_all(demo, inputs)
     story.aggregated(aggregated.runs)
+    with demo.stage("measure"):
+        weeks = measure(demo.out, inputs.flights, demo.processes)
     with demo.stage("check"):
         opinion = form_opinion(demo.log, inputs.plan.compile(), replayed.truth.kept)
-        findings = assemble(demo, inputs, replayed, aggregated, opinion)
+        findings = assemble(demo, inputs, replayed, aggregated, opinion, weeks)
     report, results = demo.out / "report.html", demo.out / "results.html"
     write_static_file(ResultsReader(demo.database, demo.state), results, demo.state)
     write_report(findings, report, results.name)
@@ -192,10 +195,16 @@ def run(demo: Demo) -> Findings:
 
 
 def assemble(
-    demo: Demo, inputs: Inputs, replayed: Replayed, aggregated: Aggregated, opinion: Opinion
+    demo: Demo,
+    inputs: Inputs,
+    replayed: Replayed,
+    aggregated: Aggregated,
+    opinion: Opinion,
+    weeks: MeasuredWeeks,
 ) -> Findings:
     plan, truth, played = inputs.plan.compile(), replayed.truth, replayed.played
     collected = Collected.read(truth, demo.database)
+    same, windows = equal_windows(demo.state, plan, opinion)
     series = [
         collected.series("delayed", "share", "true", "delayed or cancelled"),
         collected.series("dep_delay", "mean", "", "mean departure delay"),
@@ -215,28 +224,27 @@ def assemble(
         carriers=collected.shares("carrier", WATCHED_START),
         carriers_window=WATCHED_START,
         series=series,
-        coverage=_coverage(collected, series),
+        coverage=_coverage(collected, series, weeks),
         ledger=books.ledger_periods(plan, played.audit, replayed.misbehaved, demo.database),
         revocations=books.revocations(plan, played.audit, replayed.misbehaved, aggregated.audited),
         agreeing=books.agreeing(played.audit, aggregated.audited, MISBEHAVIOUR),
         quarantine=books.quarantined(replayed.planted, demo.database),
         planted=replayed.planted,
         duplicates=sum(each.tally.duplicates for each in aggregated.runs),
-        equal_windows=equal_windows(demo.state, plan, opinion),
+        equal_windows=(same + weeks.equal_windows[0], windows + weeks.equal_windows[1]),
+        weeks=weeks,
         withheld=collected.withheld(),
         seconds=demo.seconds,
     )
 
 
-def _coverage(collected: Collected, series: Sequence[WindowSeries]) -> list[Coverage]:
+def _coverage(
+    collected: Collected, series: Sequence[WindowSeries], weeks: MeasuredWeeks
+) -> list[Coverage]:
     """Count the intervals that hold their truth, of every estimate of every window, by kind."""
-    groups: dict[str, list[Comparison]] = {
-        "airline shares": [
-            one
-            for start in collected.windows("carrier")
-            for one in collected.shares("carrier", start)
-        ],
-        **{each.label: list(each.values) for each in series},
+    groups: dict[str, Sequence[Comparison]] = {
+        "airline shares": collected.all_shares("carrier"),
+        **{each.label: each.values for each in series},
         "delay quantiles": [
             one
             for tau in QUANTILES
@@ -248,6 +256,7 @@ def _coverage(collected: Collected, series: Sequence[WindowSeries]) -> list[Cove
             if row["kind"] == "string"
             and (one := collected.compare("dest", *_named(row))) is not None
         ],
+        **weeks.compared,
     }
     groups["all"] = [one for ones in groups.values() for one in ones]
     found = []

@@ -75,6 +75,22 @@ class Release:
 
 
 @dataclass(frozen=True)
+class MeasuredWeeks:
+    """What aircraft measured of themselves in the first weeks of the year.
+
+    ``days`` are the shares of the days flown in the week that began at ``start``, ``again`` what
+    part of the aircraft that were new in the first week had flights in later ones. ``compared`` has
+    all estimates by what they are of; ``equal_windows`` is as of :class:`Findings`.
+    """
+
+    start: int
+    days: Sequence[Comparison]
+    again: Sequence[Comparison]
+    compared: Mapping[str, Sequence[Comparison]]
+    equal_windows: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How many 95 % intervals hold their truth, and the least that chance allows.
 
@@ -145,7 +161,7 @@ class Findings:
     ``chains`` are values that were randomized, and ``reports`` all their levels. The network has
     ``planted`` faults, by name, by which ``duplicates`` of reports reached the aggregator.
     ``agreeing`` pseudonyms of one audited week have the same amount in both ledgers, of how many;
-    ``equal_windows`` have the same numbers in a second count of the log, of how many windows.
+    ``equal_windows`` have the same numbers in a second count of the logs, of how many windows.
     ``withheld`` are the windows of too few reports: metric, start in ms, and why. ``seconds`` are
     the durations of the stages.
     """
@@ -170,6 +186,7 @@ class Findings:
     planted: Mapping[str, int]
     duplicates: int
     equal_windows: tuple[int, int]
+    weeks: MeasuredWeeks
     withheld: Sequence[tuple[str, int, str]]
     seconds: Mapping[str, float]
 

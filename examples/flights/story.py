@@ -65,6 +65,10 @@ def found(findings: Findings) -> None:
     for each in findings.series:
         unit = "" if each.unit == "share" else f", {each.unit}"
         shown.append((f"{each.label}, from {date(each.starts[-2])}{unit}", each.values[-2]))
+    weeks = findings.weeks
+    flew = f"flew on {{}} days, week of {date(weeks.start)}"
+    shown += [(flew.format(one.label), one) for one in weeks.days[2:4]]
+    shown += [(f"new in the first week, again {one.label}", one) for one in weeks.again[:2]]
     heads = ("", "estimate", "95 % interval", "truth", "all flights")
     _section(
         "6  Estimates beside the truth of the reports that counted, and of all flights",
@@ -81,7 +85,7 @@ def found(findings: Findings) -> None:
     rejected = sum(each.found for each in findings.quarantine)
     print(f"  {rejected:,} records or rows, {len(findings.quarantine)} reasons: {verdict}")
     same, windows = findings.equal_windows
-    _section("10 A second count of the log, without the aggregator")
+    _section("10 A second count of the logs, without the aggregator")
     print(f"  agrees in {same} of {windows} windows")
 
 

@@ -1,15 +1,15 @@
-"""What only a simulation knows: which flight each counted report was about.
+"""What only a simulation knows: which flight, or week of flights, each counted report was about.
 
 The replay notes the row behind every chain that stayed. From these rows come the truths that
 estimates are compared with: that of the *kept* reports, which the intervals are about, and that
-of *all* flights, whether anything was recorded of them or not.
+of *all* flights, whether anything was recorded of them or not. What aircraft measure in a week is
+computed from the table alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from sotto_cli.simulation.devices import AuditLine, KeptValues
 from .data import Flights
 from .faults import Misbehaviour
 
+DAY = 86_400_000
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
@@ -41,10 +42,13 @@ class KeptReports:
 
 @dataclass(frozen=True)
 class Truth:
-    """The flights, and by metric the reports that must count."""
+    """The true values of all flights or weeks by metric, their times (ms), and by metric the
+    reports that must count.
+    """
 
     plan: CompiledPlan
-    flights: Flights
+    recorded: Mapping[str, NDArray[np.generic]]
+    time: NDArray[np.int64]
     kept: Mapping[str, KeptReports]
 
     @classmethod
@@ -58,7 +62,6 @@ class Truth:
     ) -> Truth:
         """Leave out what misbehaving aircraft sent in the periods in which they did."""
         left_out = {(case.device, case.period) for case in misbehaved}
-        names = {(line.device, line.period): line.pseudonym for line in audit}
         # Of a reservoir's rows the last one drawn stays; rows come in the order of time.
         final = {
             (one.metric, one.device, one.period): one.row
@@ -68,18 +71,35 @@ class Truth:
         by_metric: dict[str, list[tuple[int, int, int]]] = {m.name: [] for m in plan.metrics}
         for (metric, device, period), row in final.items():
             by_metric[metric].append((device, period, row))
-        return cls(plan, flights, {name: _columns(rows, names) for name, rows in by_metric.items()})
+        names = _pseudonyms(audit)
+        reports = {name: _columns(rows, names) for name, rows in by_metric.items()}
+        values = {metric.name: getattr(flights, metric.name) for metric in plan.metrics}
+        return cls(plan, values, flights.scheduled, reports)
 
-    @cached_property
-    def _values(self) -> dict[str, NDArray[np.generic]]:
-        flights = self.flights
-        return {
-            "carrier": flights.carrier,
-            "dest": flights.dest,
-            "dep_delay": flights.dep_delay,
-            "distance": flights.distance,
-            "delayed": flights.delayed,
+    @classmethod
+    def of_weeks(cls, plan: CompiledPlan, flights: Flights, audit: Iterable[AuditLine]) -> Truth:
+        """Take an aircraft's flights of a week together: one report of each metric is of them."""
+        flights = flights.select(flights.tailnum != "")
+        _, rows, aircraft = np.unique(
+            flights.tailnum.astype(str), return_index=True, return_inverse=True
+        )
+        # Devices are numbered as they first appear.
+        device, week = np.argsort(np.argsort(rows))[aircraft], flights.scheduled // plan.period
+        keys, place = np.unique(np.stack([device, week]), axis=1, return_inverse=True)
+        first = np.full(len(rows), np.iinfo(np.int64).max)
+        np.minimum.at(first, device, week)
+        flown = place[~flights.cancelled], (flights.scheduled // DAY)[~flights.cancelled]
+        days = np.unique(np.stack(flown), axis=1)[0]
+        edges = np.array(plan.metric("flights").edges)
+        bins = np.searchsorted(edges, np.bincount(flown[0], minlength=len(keys[0])), "right") - 1
+        values = {
+            "flights": np.array(plan.metric("flights").labels)[bins],
+            "days": np.bincount(days, minlength=len(keys[0])),
+            "age": keys[1] - first[keys[0]],
         }
+        spans = [(*key, row) for row, key in enumerate(keys.T.tolist())]
+        reports = _columns(spans, _pseudonyms(audit))
+        return cls(plan, values, keys[1] * plan.period, dict.fromkeys(values, reports))
 
     def values(self, metric: str) -> NDArray[np.generic]:
         """Return the values of the kept reports, as recorded (a cancelled delay is NaN)."""
@@ -87,17 +107,19 @@ class Truth:
         return values
 
     def all_values(self, metric: str) -> NDArray[np.generic]:
-        """Return the values of all flights, numbers clipped as the plan says."""
-        limits = self.plan.metric(metric).range
-        values = self._values[metric]
-        return values if limits is None else np.clip(values, *limits)
+        """Return all values, numbers clipped as the plan says."""
+        limits, values = self.plan.metric(metric).range, self.recorded[metric]
+        return values if limits is None else np.clip(values, *limits).astype(values.dtype)
 
     def windows(self, metric: str) -> NDArray[np.int64]:
-        window = self.flights.scheduled[self.kept[metric].row] // self.plan.metric(metric).window
-        return np.asarray(window)
+        return np.asarray(self.all_windows(metric)[self.kept[metric].row])
 
     def all_windows(self, metric: str) -> NDArray[np.int64]:
-        return np.asarray(self.flights.scheduled // self.plan.metric(metric).window)
+        return np.asarray(self.time // self.plan.metric(metric).window)
+
+
+def _pseudonyms(audit: Iterable[AuditLine]) -> dict[tuple[int, int], str]:
+    return {(line.device, line.period): line.pseudonym for line in audit}
 
 
 def _columns(rows: list[tuple[int, int, int]], names: Mapping[tuple[int, int], str]) -> KeptReports:

@@ -13,6 +13,7 @@ from examples.flights.findings import (
     Coverage,
     Findings,
     LedgerPeriod,
+    MeasuredWeeks,
     Quarantined,
     Release,
     Revocation,
@@ -96,6 +97,13 @@ def findings(seed: int = 1) -> Findings:
         planted=Counter({DUPLICATE: 13_000, HELD_BACK: 9_000, OVERSPENDS: 2, RERANDOMIZES: 2}),
         duplicates=26_000,
         equal_windows=(3500, 3500),
+        weeks=MeasuredWeeks(
+            start=15708 * DAY,
+            days=[around(str(day), "share", 0.3 / (1 + day), 0.02) for day in range(8)],
+            again=[around(f"{age} weeks later", "share", 0.8, 0.05) for age in range(1, 6)],
+            compared={},
+            equal_windows=(18, 18),
+        ),
         withheld=[("delayed", 15680 * DAY, "7 reports, the plan asks for 20")],
         seconds={"replay": 70.0, "aggregate": 30.0, "check": 20.0},
     )

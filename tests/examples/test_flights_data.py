@@ -8,9 +8,13 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
+from examples.flights.collect import Population
 from examples.flights.data import Flights, load_flights, package_file, write_events
 from examples.flights.demo import PLAN
+from examples.flights.truth import Truth
+from examples.flights.weeks import PLAN as MEASURES
 from sotto.plan.compile import load_plan
+from sotto_cli.simulation.devices import AuditLine
 from sotto_cli.simulation.table import NO_DEVICE, Columns, read_recordings
 
 HOUR = 3_600_000
@@ -63,3 +67,27 @@ def test_events_read_back(flights: Flights, tmp_path: Path) -> None:
     assert found.values["distance"].tolist() == few.distance[row].tolist()
     delays = np.array([np.nan if v is None else v for v in found.values["dep_delay"]])
     assert np.array_equal(delays, few.dep_delay[row], equal_nan=True)
+
+
+def test_weeks_hold_what_each_aircraft_did_in_them(flights: Flights) -> None:
+    few = flights.of_aircraft(5)
+    plan = load_plan(MEASURES).compile()
+    devices: dict[str, int] = {}
+    days: dict[tuple[int, int], list[int]] = {}
+    for name, at, cancelled in zip(few.tailnum, few.scheduled, few.cancelled, strict=True):
+        if name:
+            key = devices.setdefault(name, len(devices)), int(at) // (7 * 24 * HOUR)
+            days.setdefault(key, []).extend([] if cancelled else [int(at) // (24 * HOUR)])
+    audit = [AuditLine(*key, f"{number:032x}", 0, 0) for number, key in enumerate(days)]
+    truth = Truth.of_weeks(plan, few, audit)
+    kept, expected = truth.kept["days"], sorted(days)
+    assert list(zip(kept.device.tolist(), kept.period.tolist(), strict=True)) == expected
+    assert truth.values("days").tolist() == [len(set(days[key])) for key in expected]
+    # They are compared with estimates by their names.
+    assert set(Population(truth.values("days")).shares) <= set(plan.metric("days").labels)
+    labels = plan.metric("flights").labels
+    flown = [plan.metric("flights").encode(len(days[key])) for key in expected]
+    assert truth.values("flights").tolist() == [labels[each] for each in flown]
+    first = {device: min(week for each, week in days if each == device) for device, _ in days}
+    assert truth.values("age").tolist() == [week - first[device] for device, week in expected]
+    assert (truth.windows("age") == kept.period).all()

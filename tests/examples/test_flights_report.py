@@ -55,7 +55,7 @@ def test_nothing_is_fetched(page: Html, content: str) -> None:
 
 def test_every_chart_is_described_and_its_marks_say_their_numbers(page: Html, content: str) -> None:
     titles = re.findall(r'role="img"><title>([^<]+)</title>', content)
-    assert len(titles) == content.count('role="img"') == 4
+    assert len(titles) == content.count('role="img"') == 6
     assert "reports at level 3" in page.text
 
 

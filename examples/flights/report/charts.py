@@ -16,6 +16,7 @@ from pipelines.web.charts import (
     BAD,
     ESTIMATE,
     EVERY,
+    NARROW,
     SOFT,
     TRUTH,
     WIDE,
@@ -78,8 +79,8 @@ def sharpening(releases: Sequence[Release]) -> Chart:
     )
 
 
-def shares(values: Sequence[Comparison]) -> Chart:
-    """Shares, one line each, with their intervals and truths."""
+def shares(values: Sequence[Comparison], what: str, width: float = NARROW) -> Chart:
+    """Shares of ``what``, one line each, with their intervals and truths."""
 
     def draw(axes: Axes) -> None:
         for line, seen in enumerate(values):
@@ -87,8 +88,8 @@ def shares(values: Sequence[Comparison]) -> Chart:
         rows(axes, [seen.label for seen in values])
         scale(axes, "x", writer_of("share"), UNITS["share"])
 
-    title = "Airlines by share with intervals and truth"
-    return Chart(title=title, draw=draw, width=WIDE, height=19 * len(values) + 60)
+    title = f"{what} by share with intervals and truth"
+    return Chart(title=title, draw=draw, width=width, height=19 * len(values) + 60)
 
 
 def windows(series: WindowSeries) -> Chart:
