@@ -131,9 +131,11 @@ class Columns:
         """Raise :class:`ParameterError` that names what is absent and what there is."""
         absent = [name for name in self.used if name not in present]
         if absent:
+            one = "commas separate the columns of a CSV file"
+            what = one if len(present) == 1 else "--map NAME=COLUMN gives a name another"
             raise ParameterError(
                 f"no column {', '.join(map(repr, absent))}; the input has "
-                f"{', '.join(map(repr, present))} (--map NAME=COLUMN gives a name another)"
+                f"{', '.join(map(repr, present))} ({what})"
             )
         doubled = [name for name in self.used if list(present).count(name) > 1]
         if doubled:
