@@ -144,7 +144,9 @@ class Worker(lifecycle.Forkable):
             while self._sleep(pause):
                 pause = self._step()
             if self._mine and not self._broken and time.monotonic() < self._until and self._due():
-                self._round()
+                # The client may be closed before it is looked for what is due next.
+                with suppress(SottoError):
+                    self._round()
         finally:
             if self._mine:
                 _running.discard(self)

@@ -296,6 +296,23 @@ def test_close_sends_what_is_due_first(monkeypatch, path):
     assert (result.sent, result.remaining) == (1, 0)
 
 
+def test_the_last_round_of_a_closed_client_ends_in_no_traceback(monkeypatch, path):
+    def closed(*_):
+        raise StoreError("the client is closed")
+
+    monkeypatch.setattr(worker.Worker, "_scale", lambda *_: 1e9)
+    monkeypatch.setattr(worker.Worker, "_until_due", closed)
+    tracebacks = []
+    monkeypatch.setattr(threading, "excepthook", tracebacks.append)
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    publisher = Failing(PublishError("no broker"))
+    client = device(publisher, state=path, compiled=compiled)
+    client.record("colour", "a")
+    wait_until_due(client)
+    client.close(PATIENCE)
+    assert (len(publisher.messages), tracebacks) == (1, [])
+
+
 def test_flush_returns_in_time_whatever_the_publisher_does():
     publisher = Stuck()
     client = device(publisher, background=False)
