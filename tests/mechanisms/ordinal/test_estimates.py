@@ -14,7 +14,7 @@ from mechanisms.ordinal.brr import BipartiteRandomizedResponse
 from mechanisms.ordinal.estimates import groups_of, ordinal
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
-from tests.statistical import check_at_least, check_normal
+from tests.statistical import check_at_least, check_binomial, check_normal
 
 EPSILONS = (0.5, 1.0, 2.0)
 
@@ -163,3 +163,26 @@ def test_bad_numbers_are_refused(numbers: list[float]) -> None:
             np.zeros((3, 3), dtype=int),
             numbers,
         )
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+@pytest.mark.parametrize(
+    "law",
+    [(0.45, 0.2, 0.2, 0.1, 0.04, 0.01), (0.05, 0.35, 0.2, 0.15, 0.1, 0.08, 0.04, 0.03)],
+    ids=["counts", "days"],
+)
+def test_intervals_of_counts_and_days_cover_what_they_say(
+    epsilon: float, law: tuple[float, ...]
+) -> None:
+    """Shares of counts a week and of active days, and their means, of 10,000 devices."""
+    mechanism, draw = GeneralizedRandomizedResponse(epsilon, len(law)), np.random.default_rng(27)
+    held = np.rint(10_000 * np.array(law)).astype(np.int64)
+    truths = [*(held / held.sum()), held @ np.arange(len(law)) / held.sum()]
+    hits, runs = np.zeros(len(truths), dtype=np.int64), 400
+    for _ in range(runs):
+        counts = draw.multinomial(held, mechanism.matrix(0)).sum(axis=0)[None]
+        found = ordinal(mechanism, counts)
+        ends = [each.interval() for each in (*found.group_shares, found.mean_bounds[0])]
+        hits += [low <= truth <= high for (low, high), truth in zip(ends, truths, strict=True)]
+    for place, covered in enumerate(hits.tolist()):
+        check_binomial(covered, runs, 0.95, label=(place, covered / runs))
