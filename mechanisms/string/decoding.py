@@ -431,9 +431,8 @@ def decode(
 def _estimates(
     values: Floats, errors: Errors, by_level: tuple[int, ...], pairs: Floats
 ) -> list[Estimate]:
-    n, gap = sum(by_level), pairs[:, 0] - pairs[:, 1]
-    scores = list(zip(-pairs[:, 1] / gap, (1 - pairs[:, 1]) / gap, strict=True))
-    reach = n * np.array([errors.influence.reach(*ends) for ends in scores])
+    n = sum(by_level)
+    reach = n * np.array([errors.influence.reach(*answer_ends(pair[None])) for pair in pairs])
     down, up = errors.influence.one_more(*answer_ends(pairs[np.array(by_level) > 0]))
     least, most = values - (n + 1) * down, values + (n + 1) * up
     found = []
