@@ -86,11 +86,12 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
 
     Where ``data`` has a file ``apps.json``, requests need one of the keys in it.
     """
-    log = data / "log"
-    log.mkdir(exist_ok=True)
+    log, state = data / "log", data / "state"
+    for folder in (log, state):
+        folder.mkdir(exist_ok=True)
     sotto = [sys.executable, "-m", "sotto"]
     shared = ["--plans" if plan.is_dir() else "--plan", str(plan), "--log", str(log)]
-    counted = ["--state", str(data / "state"), "--follow", "--every", EVERY]
+    counted = ["--state", str(state), "--follow", "--every", EVERY]
     collect = [*sotto, "collect", *shared, "--port", str(port)]
     if (data / "apps.json").exists():
         collect += ["--keys", str(data / "apps.json")]

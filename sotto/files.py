@@ -149,6 +149,12 @@ def force_folder(path: str | os.PathLike[str]) -> None:
 
 
 def make_private(path: str) -> None:
-    """Take an existing file's permissions from all but its owner, where there are such."""
-    if fcntl is not None and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+    """Take an existing file's permissions from all but its owner, where there are such.
+
+    OSError for what is no regular file: a device such as /dev/null keeps its own.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if fcntl is not None and stat.S_IMODE(mode) & 0o077:
         os.chmod(path, 0o600)

@@ -16,7 +16,7 @@ _HINTS: dict[int | str, str] = {
     401: "it asks for the app's key, as sotto collect --new-key has printed it",
     404: "the url is the collector's own, without /v1/reports",
     422: "it does not know the plan that the app records under",
-    **dict.fromkeys((200, 405), "what answers there is no collector: is it another port or path?"),
+    405: "what answers there is no collector: is it another port or path?",
     **dict.fromkeys((301, 302, 307, 308), "redirects are not followed: give the last address"),
     "ConnectionRefusedError": "nothing listens there",
     "gaierror": "its name is not known, or there is no network",
@@ -70,8 +70,7 @@ class Request(threading.Thread):
 
     def require_success(self) -> None:
         """Raise PublishError unless the answer says that the request has succeeded."""
-        reports = self.receiver == "collector" and self._sent[0] == "POST"
-        if succeeded(self.status, reports=reports):
+        if self.status // 100 == 2:
             return
         if self.given_up or self._error == "TimeoutError":
             raise PublishError(f"the {self.receiver} did not answer in time")
@@ -80,8 +79,9 @@ class Request(threading.Thread):
             raise PublishError(reached + hint(self._error))
         self.connection.close()
         said = f"the {self.receiver} answered with status {self.status}"
-        # Others than the collector mean something else by it, and so do answers without reports.
-        said += hint(self.status) if reports else ""
+        # Only reports to the collector itself: others mean something else by it.
+        if self.receiver == "collector" and self._sent[0] == "POST":
+            said += hint(self.status)
         raise PublishError(said, retry_after=self._hint)
 
     def run(self) -> None:
@@ -112,14 +112,6 @@ class Request(threading.Thread):
         if socket_ is not None:
             with suppress(OSError):
                 socket_.shutdown(socket.SHUT_RDWR)
-
-
-def succeeded(status: int, *, reports: bool) -> bool:
-    """Whether a status says that a request has succeeded.
-
-    A collector takes ``reports`` with 204 alone: many a web server answers any POST with 200.
-    """
-    return status == 204 if reports else status // 100 == 2
 
 
 def hint(cause: int | str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from clientsdk.publishers.http import Address, HttpPublisher
-from clientsdk.publishers.http_requests import Request, hint, seconds, succeeded
+from clientsdk.publishers.http_requests import Request, hint, seconds
 from sotto.errors import FormatError, ParameterError, PublishError, install_hint
 
 if TYPE_CHECKING:
@@ -145,10 +145,9 @@ class _Encapsulated(Request):
             status, fields, content = decode_response(self._exchange.decapsulate(self.answer))
         except FormatError as error:
             raise PublishError(f"the gateway's answer cannot be read: {error}") from None
-        reports = self._method == "POST"
-        if not succeeded(status, reports=reports):
+        if status // 100 != 2:
             said = f"the collector answered with status {status}"
-            said += hint(status) if reports else ""
+            said += hint(status) if self._method == "POST" else ""
             raise PublishError(said, retry_after=seconds(fields.get("retry-after")))
         return content
 

@@ -201,7 +201,8 @@ def test_a_constant_metric_that_links_periods_is_warned_of_and_strict_makes_it_a
         err,
     )
     assert run(capsys, "plan", action, plan_file, "--strict")[0] == 1
-    plan_file.write_text(f"{head}{metric}v1, v2, v3]}}\n")
+    later = head.replace("version: 3", "version: 4")
+    plan_file.write_text(f"{later}{metric}v1, v2, v3]}}\n")
     assert run(capsys, "plan", action, plan_file, "--strict") == (0, ANY, "")
 
 

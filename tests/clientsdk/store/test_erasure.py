@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -11,12 +12,12 @@ from contextlib import closing
 import pytest
 from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
 
-from clientsdk import Consent, Outcome
+from clientsdk import Client, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import ALL_METRICS
 from clientsdk.store import outbox
 from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PublishError
+from sotto.errors import PublishError, StoreError
 from sotto.plan.compiled import Ceilings
 
 
@@ -243,3 +244,12 @@ def test_no_file_grows_with_what_was_delivered(path):
         client.clock.advance(days=1)
         sizes.append(path.stat().st_size)
     assert max(sizes[6:]) <= max(sizes[:6])
+
+
+def test_what_is_no_regular_file_is_refused_and_keeps_its_permissions(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    with pytest.raises(StoreError, match="no regular file"):
+        Client(plan(), state=pipe, publisher=MemoryPublisher())
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o666
