@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected
-from crashes import MAX_REPORTS, Killed, aggregate, kill_at
+from crashes import MAX_REPORTS, Killed, aggregate, kill_at, status_of_child
 from report_logs import append, faulty, honest, write
 from step_plans import plans
 
@@ -104,12 +104,9 @@ def test_a_backup_that_is_killed_leaves_no_file_under_its_name(
 ):
     state = Path(shutil.copytree(world.half, tmp_path / "state"))
     name = {"linked": "_digest", "written": "check", "checked": "_about"}[moment]
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(module, name, lambda *_: os._exit(9))
-        backup(state, tmp_path / "state.tar")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, lambda *_: os._exit(9))
+        assert status_of_child(lambda: backup(state, tmp_path / "state.tar")) == 9
     assert not (tmp_path / "state.tar").exists()
     assert (state / "backup").exists()
     aggregate(world.log, state, max_reports=MAX_REPORTS)
@@ -121,12 +118,9 @@ def test_a_backup_that_is_killed_leaves_no_file_under_its_name(
 
 @pytest.mark.real_randomness
 def test_a_restore_that_is_killed_leaves_no_directory(world, tmp_path, monkeypatch):
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(module, "_check_whole", lambda _: os._exit(9))
-        restore(world.file, tmp_path / "state")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_check_whole", lambda _: os._exit(9))
+        assert status_of_child(lambda: restore(world.file, tmp_path / "state")) == 9
     assert not (tmp_path / "state").exists()
     restore(world.file, tmp_path / "state")
     assert counted(tmp_path / "state") == counted(world.half)
@@ -154,12 +148,9 @@ def test_a_mount_point_is_filled_and_may_be_after_an_interruption(world, tmp_pat
         if to == mounted / "plans":
             os._exit(9)
 
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(os, "rename", interrupted)
-        restore(world.file, mounted)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", interrupted)
+        assert status_of_child(lambda: restore(world.file, mounted)) == 9
     assert (mounted / "plans").exists()
     with pytest.raises(AggregationError):
         StateDirectory(mounted).manifest()

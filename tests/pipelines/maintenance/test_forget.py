@@ -6,12 +6,12 @@ import io
 import os
 import random
 import shutil
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected, rejects
-from crashes import Killed, kill_at
+from crashes import Killed, kill_at, status_of_child
 from report_logs import START, Device, Sent, append, write
 from requeued import audits, reports
 from step_plans import DAY, PERIOD, plans
@@ -254,12 +254,9 @@ def test_a_restore_that_is_killed_while_it_forgets_is_done_again(world, tmp_path
         there = tmp_path / f"there-{filled}"
         if filled:
             there.mkdir()
-        child = os.fork()
-        if child == 0:
-            monkeypatch.setattr(Driver, "commit", lambda *_: os._exit(9))
-            restore(file, there, forgotten=note)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        with monkeypatch.context() as patch:
+            patch.setattr(Driver, "commit", lambda *_: os._exit(9))
+            assert status_of_child(partial(restore, file, there, forgotten=note)) == 9
         assert not (there / "MANIFEST.json").exists()
         restore(file, there, forgotten=note)
         assert counted(there) == counted(world.without)
