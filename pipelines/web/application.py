@@ -437,9 +437,11 @@ def _without_results(request: Request, error: SottoError | OSError, site: Site) 
             "has: `sotto aggregate`, or `sotto sink` of a streaming job, writes them."
         )
         return _notice(request, 503, "No results yet", text, site.problems, waiting=True)
-    if isinstance(error, BusyError | UnreadableError):
-        busy, unreadable = "Many pages are asked for", f"The results cannot be read just now{shown}"
-        text = f"{busy if isinstance(error, BusyError) else unreadable}. This page tries again."
+    if isinstance(error, BusyError):
+        text = "Many pages are asked for just now. This page tries again."
+        return _notice(request, 503, "Not now", text, site.problems, waiting=True)
+    if isinstance(error, UnreadableError):
+        text = f"The results cannot be read just now{shown}. This page tries again."
         return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     text = f"The results cannot be read{shown or '; the owner can see why'}."
     return _notice(request, 503, "The results cannot be read", text)
