@@ -85,7 +85,7 @@ def probability(p_value: float) -> float:
     >>> probability(0.01234), probability(1.0), probability(0.0)
     (0.013, 1.0, 0.0)
     """
-    return _upward(p_value, 2) if p_value < 1 else p_value
+    return upward(p_value, 2) if p_value < 1 else p_value
 
 
 def multiple(figure: float) -> float:
@@ -94,10 +94,11 @@ def multiple(figure: float) -> float:
     >>> multiple(1.58198), multiple(12741.0), multiple(0.0)
     (1.59, 12800.0, 0.0)
     """
-    return _upward(figure, 3)
+    return upward(figure, 3)
 
 
-def _upward(figure: float, digits: int) -> float:
+def upward(figure: float, digits: int) -> float:
+    """Return a positive figure rounded up to so many digits; any other stays as it is."""
     if not 0 < figure < math.inf:
         return figure
     power = digits - 1 - math.floor(math.log10(figure))

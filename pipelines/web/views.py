@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from decimal import ROUND_CEILING, Context
 from functools import cached_property
 from typing import Protocol
 
+from pipelines.aggregation.rounding import upward
 from pipelines.results.fields import moment
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate, Window
@@ -208,10 +208,8 @@ def forged_of(row: EstimateRecord) -> str:
     """
     if row.forged_down is None or row.forged_up is None:
         return "not stated"
-    down, up = (
-        formats.difference(float(Context(2, ROUND_CEILING).create_decimal(repr(each))), row.unit)
-        for each in (row.forged_down, row.forged_up)
-    )
+    ends = row.forged_down, row.forged_up
+    down, up = (formats.difference(upward(each, 2), row.unit) for each in ends)
     return f"−{down}, +{up}"
 
 
