@@ -37,6 +37,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from functools import partial
 from typing import TYPE_CHECKING
@@ -83,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
 
     options.quiet_libraries()
     charts.warm_up()
+    # Collections amid a page pass over what is loaded by now, which stays to the end.
+    gc.freeze()
     access, made = access_of(args.listen, args.site, args.token_file, public=args.public)
     reader = options.reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)

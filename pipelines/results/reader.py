@@ -88,6 +88,8 @@ class Chosen:
     version : int, optional
     since, until : datetime, optional
         Aware. Only windows that end after ``since`` and begin before ``until``.
+    starts : sequence of datetime, optional
+        Aware. Only windows that begin then.
     newest : bool
         Of each metric of a plan's version, only the newest of these windows.
     """
@@ -101,6 +103,7 @@ class Chosen:
     items: Sequence[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
+    starts: Sequence[datetime] | None = None
     newest: bool = False
 
 
@@ -536,6 +539,8 @@ def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
         where.append(columns.item.in_(chosen.items))
     if "window_start" not in columns:
         return where
+    if chosen.starts is not None:
+        where.append(columns.window_start.in_(map(milliseconds, chosen.starts)))
     if chosen.since is not None:
         where.append(columns.window_end > milliseconds(chosen.since))
     among = [*_same(NEWEST, chosen, "collector", "plan", "version", "metric")]
@@ -544,7 +549,7 @@ def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
         among.append(NEWEST.c.window_start < milliseconds(chosen.until))
     if chosen.newest:
         where.append(newest(view.table, *among))
-    elif chosen.metric is not None:
+    elif chosen.metric is not None and None in (chosen.collector, chosen.plan, chosen.version):
         where.append(of_metric(view.table, chosen.metric))
     return where
 

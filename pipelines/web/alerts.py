@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from mechanisms.arrays import Floats
 from mechanisms.estimators.shifts import LEARNED
 from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
@@ -36,7 +35,6 @@ class Moved(NamedTuple):
     ends: str
     told: list[str]
     chart: charts.Chart | None
-    model: str
 
 
 class AlertFigure(NamedTuple):
@@ -104,7 +102,6 @@ def watched(view: PageView) -> Mapping[str, object] | None:
 
 
 def _moved(alert: Alert, judgement: Judgement | None) -> Moved:
-    chart, model = _chart(judgement) if judgement is not None else (None, "")
     return Moved(
         alert,
         alert.figure.name,
@@ -113,8 +110,7 @@ def _moved(alert: Alert, judgement: Judgement | None) -> Moved:
         formats.quantity(alert.expected, alert.unit),
         alert.reach,
         _told(alert),
-        chart,
-        model,
+        None if judgement is None else _chart(judgement),
     )
 
 
@@ -131,11 +127,11 @@ def _told(alert: Alert) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _chart(judgement: Judgement) -> tuple[charts.Chart | None, str]:
-    """Return a figure's windows, raw and smoothed, and the model's name; kept by identity."""
+def _chart(judgement: Judgement) -> charts.Chart | None:
+    """Return a figure's windows, raw and smoothed; kept by identity."""
     series, line = judgement.series, smoothed(judgement)
     if line is None:
-        return None, ""
+        return None
     first = max(0, len(series.values) - _WINDOWS)
     shown = range(first, len(series.values))
     starts = [series.start(at) for at in shown]
@@ -151,27 +147,22 @@ def _chart(judgement: Judgement) -> tuple[charts.Chart | None, str]:
             axes.plot(where, level, color=charts.EVERY, linewidth=2)
         for cut in cuts:
             axes.axvline(charts.places([series.start(cut)])[0], color=charts.BAD, linewidth=1.2)
-        _raw(axes, starts, series.values[first:], series.errors[first:], unit)
-        charts.scale(axes, "y", formats.writer_of(unit), series.figure.name)
+        seen = np.isfinite(series.values[first:])
+        where, values = np.array(charts.places(starts))[seen], series.values[first:][seen]
+        reach = 1.96 * series.errors[first:][seen]
+        axes.vlines(where, values - reach, values + reach, color=charts.ESTIMATE, linewidth=2.4)
+        texts = [
+            f"from {formats.day(start)}: {formats.quantity(value, unit)}, "
+            f"95 % {formats.interval(value - half, value + half, unit)}"
+            for start, value, half in zip(
+                itertools.compress(starts, seen), values, reach, strict=True
+            )
+        ]
+        charts.dots(axes, where, values, texts)
+        name = f"{series.figure.name}; line: {line.model}"
+        charts.scale(axes, "y", formats.writer_of(unit), name)
         axes.locator_params("y", nbins=4)
         charts.days(axes, starts, 5, "window from")
 
     title = f"{series.figure.name}, window by window, raw and smoothed"
-    return charts.Chart(title=title, draw=draw, height=230), line.model
-
-
-def _raw(
-    axes: Axes,
-    starts: Sequence[datetime],
-    values: Floats,
-    errors: Floats,
-    unit: str | None,
-) -> None:
-    for at, start, value, error in zip(charts.places(starts), starts, values, errors, strict=True):
-        if math.isfinite(value):
-            ends = (value - 1.96 * error, value + 1.96 * error)
-            text = (
-                f"from {formats.day(start)}: {formats.quantity(value, unit)}, "
-                f"95 % {formats.interval(*ends, unit)}"
-            )
-            charts.mark(axes, at, value, ends, text)
+    return charts.Chart(title=title, draw=draw, height=230)

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -246,7 +247,7 @@ def application(
             asked = asked_by(request)
 
             def write(view: PageView) -> bytes:
-                made = rendering.make(asked.page, view)
+                made = rendering.make(asked.page, replace(view, draws=False))
                 return rendering.served_page(made, leave=access.token is not None).encode()
 
             return answered(request, site.made(asked, write=write), "text/html")

@@ -27,6 +27,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import get_named_colors_mapping
 from matplotlib.figure import Figure
 
+from mechanisms.estimators.local_level import Smoothed
 from pipelines.web.formats import day, number, writer_of
 from sotto.csv_cells import write_csv_rows
 
@@ -124,6 +125,8 @@ class Chart:
     parts: Sequence[float] = (1,)
     columns: int = 1
     left: float | None = None
+    #: Whether it is of so many windows that no page waits for it.
+    many: bool = False
     #: In the address of its files.
     name: str = ""
     #: The address of its SVG where a page has that drawn once it is seen; empty to draw it at once.
@@ -371,7 +374,7 @@ def intervals(
             at, ends = zip(*known, strict=True)
             axes.hlines(at, *zip(*ends, strict=True), color=ESTIMATE, linewidth=2.4)
         shown = [at for at, each in enumerate(values) if each[0] is not None]
-        _dots(axes, [values[at][0] for at in shown], shown, [values[at][2] for at in shown])
+        dots(axes, [values[at][0] for at in shown], shown, [values[at][2] for at in shown])
         rows(axes, names)
         scale(axes, "x", writer_of(unit), label)
         axes.locator_params("x", nbins=6)
@@ -401,15 +404,15 @@ def _cells(value: float | None, ends: tuple[float, float] | None) -> dict[str, o
 class Line(NamedTuple):
     """A figure over windows: when each begins, whether it is open, and what it showed.
 
-    ``smoothed``: drawn in the place of the values' own line, empty for none. ``beside``: whether it
-    is there to compare another one with.
+    ``smoothed``: drawn in the place of the values' own line. ``beside``: whether it is there to
+    compare another one with.
     """
 
     name: str
     starts: Sequence[datetime]
     values: Sequence[Value]
     open: Sequence[bool]
-    smoothed: Sequence[float] = ()
+    smoothed: Smoothed | None = None
     beside: bool = False
 
 
@@ -436,6 +439,7 @@ def series(
     marks: Sequence[Mark] = (),
     *,
     columns: int = 1,
+    many: bool = False,
 ) -> Chart:
     """Return figures over windows, a panel a figure, as wide as the page.
 
@@ -449,6 +453,8 @@ def series(
         Upright lines in all panels, with their numbers.
     columns : int
         Panels in a row; more than one have one scale.
+    many : bool
+        Whether no page waits for it.
     """
     starts = sorted({start for panel in panels for line in panel.lines for start in line.starts})
     rows_needed = math.ceil(len(panels) / columns)
@@ -459,7 +465,8 @@ def series(
                 _line(axes, each)
             for note in marks:
                 _mark_time(axes, note)
-            scale(axes, "y", writer_of(panel.unit), panel.name)
+            models = [f"line: {each.smoothed.model}" for each in panel.lines if each.smoothed]
+            scale(axes, "y", writer_of(panel.unit), "; ".join([panel.name, *models]))
             axes.locator_params("y", nbins=4)
         for axes in parts[len(panels) :]:
             axes.set_axis_off()
@@ -485,6 +492,7 @@ def series(
         parts=[1] * rows_needed,
         columns=columns,
         left=_NUMBERS,
+        many=many,
     )
 
 
@@ -495,22 +503,22 @@ def _line(axes: Axes, line: Line) -> None:
     values = np.array([math.nan if each[0] is None else each[0] for each in line.values])
     ends = np.array([each[1] or (math.nan, math.nan) for each in line.values]).reshape(-1, 2)
     axes.fill_between(at, ends[:, 0], ends[:, 1], color=band, linewidth=0)
-    if len(line.smoothed):
-        axes.plot(at, line.smoothed, color=EVERY, linewidth=1.8)
+    if line.smoothed is not None:
+        axes.plot(at, line.smoothed.values, color=EVERY, linewidth=1.8)
     else:
         axes.plot(at, values, color=colour, linewidth=1.4, alpha=0.7)
     if len(at) > DOTS or line.beside:
         return
-    if not len(line.smoothed):
+    if line.smoothed is None:
         axes.vlines(at, ends[:, 0], ends[:, 1], color=band, linewidth=2)
     is_open = np.array(line.open)
     for chosen, inside in ((~is_open, colour), (is_open, CARD)):
         shown = np.flatnonzero(chosen & np.isfinite(values)).tolist()
         texts = [line.values[each][2] for each in shown]
-        _dots(axes, at[shown], values[shown], texts, inside=inside)
+        dots(axes, at[shown], values[shown], texts, inside=inside)
 
 
-def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:
+def dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:
     """Draw estimates, with a text for each; as one artist, since each takes its time."""
     if not texts:
         return

@@ -62,10 +62,12 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     windows = _windows(view)
     if not windows:
         windows = view.windows[-MOST_DRAWN:]
-    drawn = _read(view, named[:_FIGURES], windows)[:_PANELS]
-    smoothed = [_smoothed(each, windows) if each.beside is None else None for each in drawn]
+    # A browser asks for a chart of many windows by its address; the page reads those of its table.
+    later = not view.draws and len(windows) > charts.DOTS
+    read = windows[-MOST_WINDOWS:] if later else windows
+    drawn = _read(view, named[:_FIGURES], read)[:_PANELS]
     marks = _marks(view, windows)
-    panels = [_panel(each, windows, line) for each, line in zip(drawn, smoothed, strict=True)]
+    panels = [_panel(each, read) for each in drawn]
     first = next(iter(names_of(drawn[0].segment)), "") if drawn else ""
     segments = [name for name in view.snapshot.segments(view.shown) if name]
     return {
@@ -75,13 +77,9 @@ def course(view: MetricView) -> Mapping[str, object] | None:
             "window from",
             marks,
             columns=3 if len(panels) > _FIGURES // 2 and first else 1,
+            many=later,
         ),
         "marks": marks,
-        "models": [
-            f"{each.name}: {line.model}"
-            for each, line in zip(drawn, smoothed, strict=True)
-            if line is not None
-        ],
         "names": [each.name for each in drawn],
         "past": [
             Past(
@@ -196,11 +194,14 @@ def _named(row: EstimateRecord) -> str:
     return name_of(row) + ("" if row.unit in (None, "share") else f", {row.unit}")
 
 
-def _panel(
-    drawn: _Drawn, windows: Sequence[Window], smoothed: Smoothed | None
-) -> charts.SeriesPanel:
-    lines = [] if drawn.beside is None else [_line("", drawn.beside, windows, None, beside=True)]
-    lines.append(_line(drawn.segment, drawn.rows, windows, smoothed))
+def _panel(drawn: _Drawn, windows: Sequence[Window]) -> charts.SeriesPanel:
+    if drawn.beside is None:
+        lines = [_line("", drawn.rows, windows, _smoothed(drawn, windows))]
+    else:
+        lines = [
+            _line("", drawn.beside, windows, None, beside=True),
+            _line(drawn.segment, drawn.rows, windows, None),
+        ]
     return charts.SeriesPanel(drawn.name, drawn.of.unit or "", lines)
 
 
@@ -220,7 +221,7 @@ def _line(
             for each in windows
         ],
         [not each.complete for each in windows],
-        () if smoothed is None else smoothed.values.tolist(),
+        smoothed,
         beside,
     )
 

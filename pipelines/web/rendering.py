@@ -161,7 +161,8 @@ class Made:
 def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
     """Return a page with those of its sections that have something to show.
 
-    The first chart is drawn in the page, others by their addresses, if they have any.
+    The first chart is drawn in the page, unless it is of many windows; others by their addresses,
+    if they have any.
     """
     place, files = place or page.name, _files_of(page, view)
     sections, drawn = [], False
@@ -173,7 +174,7 @@ def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
             continue
         for at, each in enumerate(_charts_in(context), 1):
             each.name = f"{section.name}-{at}"
-            if drawn and (address := dict(files(each)).get("SVG")):
+            if (drawn or each.many) and (address := dict(files(each)).get("SVG")):
                 # A browser shows an address again without asking.
                 mark = "&" if "?" in address else "?"
                 each.later = f"{address}{mark}revision={view.snapshot.revision}"

@@ -177,17 +177,15 @@ class ResultsSnapshot:
 
     def estimates(self, window: Window) -> list[EstimateRecord]:
         """Return the estimates of a window, in order, those of segments after those of all."""
-        return self._estimates(key_of(window), window.window_start, window.window_end)
+        return self._estimates(key_of(window), window.window_start)
 
-    def _read(self, key: MetricKey, start: datetime, end: datetime) -> list[EstimateRecord]:
-        found = self.reader.estimates(Chosen(**key._asdict(), since=start, until=end))
-        return [each for each in found if each.window_start == start]
+    def _read(self, key: MetricKey, start: datetime) -> list[EstimateRecord]:
+        return self.reader.estimates(Chosen(**key._asdict(), starts=[start]))
 
     def segments(self, window: Window) -> dict[str, Window]:
         """Return a window's segments by name, with that of all reports."""
-        start, end = window.window_start, window.window_end
-        found = self.reader.windows(Chosen(**key_of(window)._asdict(), since=start, until=end))
-        return {each.segment: each for each in found if each.window_start == start}
+        chosen = Chosen(**key_of(window)._asdict(), starts=[window.window_start])
+        return {each.segment: each for each in self.reader.windows(chosen)}
 
     def courses(
         self, of: Sequence[EstimateRecord], lengths: int
@@ -219,8 +217,7 @@ class ResultsSnapshot:
                 segment=segment,
                 kind=kind,
                 items=tuple(items),
-                since=windows[0].window_start,
-                until=windows[-1].window_end,
+                starts=[each.window_start for each in windows],
             )
             for each in self.reader.estimates(chosen):
                 name = (each.kind, each.item, each.segment)

@@ -39,11 +39,16 @@ class Links(Protocol):
 
 @dataclass(frozen=True)
 class PageView:
-    """The view of a page. ``public``: whether only what is meant for the public is shown."""
+    """The view of a page.
+
+    ``public``: whether only what is meant for the public is shown; ``draws``: whether charts of
+    many windows are drawn, and so all of their windows are read.
+    """
 
     snapshot: ResultsSnapshot
     links: Links
     public: bool = False
+    draws: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

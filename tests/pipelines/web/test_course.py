@@ -101,6 +101,14 @@ def test_addresses_of_other_windows_keep_what_was_asked(plain):
     assert all("segment=os%3Dlinux" in each and "item=share+light" in each for each in links)
 
 
+def test_a_page_does_not_wait_for_a_chart_of_many_windows(tmp_path):
+    app = app_of(write_results(tmp_path, windows=80))
+    shown = ask(app, THEME).text
+    assert 'role="img"' not in shown
+    assert f'src="{THEME}/charts/course-1.svg?' in shown
+    assert len(cells(ask(app, f"{THEME}/charts/course-1.csv?item=share+light").text)) == 80
+
+
 @pytest.mark.parametrize("name", ["course-1", "shares-1", "segments-1", "sharpening-1"])
 def test_every_chart_is_a_file(plain, name):
     svg = ask(plain, f"{THEME}/charts/{name}.svg")
