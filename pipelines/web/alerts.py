@@ -148,9 +148,9 @@ def _chart(judgement: Judgement) -> charts.Chart | None:
         for cut in cuts:
             axes.axvline(charts.places([series.start(cut)])[0], color=charts.BAD, linewidth=1.2)
         seen = np.isfinite(series.values[first:])
-        where, values = np.array(charts.places(starts))[seen], series.values[first:][seen]
+        spots, values = np.array(charts.places(starts))[seen], series.values[first:][seen]
         reach = 1.96 * series.errors[first:][seen]
-        axes.vlines(where, values - reach, values + reach, color=charts.ESTIMATE, linewidth=2.4)
+        axes.vlines(spots, values - reach, values + reach, color=charts.ESTIMATE, linewidth=2.4)
         texts = [
             f"from {formats.day(start)}: {formats.quantity(value, unit)}, "
             f"95 % {formats.interval(value - half, value + half, unit)}"
@@ -158,7 +158,7 @@ def _chart(judgement: Judgement) -> charts.Chart | None:
                 itertools.compress(starts, seen), values, reach, strict=True
             )
         ]
-        charts.dots(axes, where, values, texts)
+        charts.dots(axes, spots, values, texts)
         name = f"{series.figure.name}; line: {line.model}"
         charts.scale(axes, "y", formats.writer_of(unit), name)
         axes.locator_params("y", nbins=4)
