@@ -9,12 +9,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from device_plans import WEEK, reports
 
 from clientsdk.ledger import Ledger, read_file
 from mechanisms.coins import shard_of
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+from sotto.wire.format import TRAILER
 
 if TYPE_CHECKING:
     from device_machine import DeviceMachine
@@ -54,6 +58,8 @@ class Collector:
         self.chains: dict[bytes, tuple[int, bytes, int]] = {}
         self._payloads: dict[tuple[bytes, int], bytes] = {}
         self._bindings: dict[bytes, tuple[bytes, bytes, int, int]] = {}
+        #: The period of each pseudonym, and of each key that signed.
+        self._periods: dict[bytes, int] = {}
 
     def take(self, shard: int, message: bytes, plans: Iterable[CompiledPlan]) -> None:
         known = {each.fingerprint: each for each in plans}
@@ -63,6 +69,13 @@ class Collector:
         found = reports([(shard, message)])
         if len({each.pseudonym for each in found}) != 1:
             self.wrong.append("a message is of two pseudonyms")
+        if refused(message, known[found[0].fingerprint], max(each.event for each in found)):
+            self.wrong.append("an aggregator refuses a message")
+        period = found[0].event // WEEK
+        key = message[-TRAILER:-64] if message[2] == 2 else b""
+        for name in filter(None, (found[0].pseudonym, key)):
+            if self._periods.setdefault(name, period) != period:
+                self.wrong.append("two periods share a pseudonym or a key")
         for each in found:
             binding = each.pseudonym, each.fingerprint, each.metric, each.event
             if self._bindings.setdefault(each.chain, binding) != binding:
@@ -83,18 +96,26 @@ class Collector:
         return found
 
 
+def refused(message: bytes, plan: CompiledPlan, append: int) -> bool:
+    """Whether an aggregator that receives a message at a time would reject any of it."""
+    whole = np.array([0]), np.array([len(message)]), np.array([append])
+    return bool(decode(message, *whole, Registry([plan])).rejects)
+
+
 class Invariants:
     """What must hold after every step, whatever came before.
 
     - One chain has one payload a level, one plan and one event; a message is of one pseudonym and
       goes to its shard; it is charged for, in the file, before the publisher sees its first byte.
-    - A period has one pseudonym. What is handed out of it is spent there, what is spent is
+    - A period has one pseudonym, and no other period has it or a key that signed its messages; an
+      aggregator accepts every message. What is handed out of it is spent there, what is spent is
       reserved, and neither ever falls; a refused value reserves nothing, and neither recording nor
       sending goes beyond the ceilings. A withdrawal refunds nothing.
     - After an accident what was spent is still reserved, and no period has more than its ceiling.
     - Nothing waits, and nothing is sent, without consent.
-    - A chain that no longer waits, pseudonym and key of a period that is through, and the secret of
-      an earlier one are in no byte of any file.
+    - A chain that no longer waits, pseudonym and key of a period that is through, the secret of
+      an earlier one, an arm's secret and a permanent response that were erased are in no byte of
+      any file. The secret of panels stays as it is.
     - No file, message, log line or text of the ledger has a value that was recorded.
     - A permanent response stays as it is until it is erased.
     - Outcomes, reports and lapses are counted as they came.
@@ -107,6 +128,7 @@ class Invariants:
         #: Ids of chains that wait, their pseudonyms, and the secret of the period.
         self.there: set[bytes] = set()
         self.responses: dict[bytes, bytes] = {}
+        self.panel: list[tuple[bytes]] = []
         self._messages = 0
 
     def hand_over(self, shard: int, message: bytes) -> None:
@@ -206,7 +228,10 @@ class Invariants:
             try:
                 secrets = connection.execute(
                     "SELECT value FROM secret UNION SELECT seed FROM signing"
+                    " UNION SELECT secret FROM arm"
+                    " UNION SELECT response FROM permanent WHERE length(response) >= 8"
                 ).fetchall()
+                panel = connection.execute("SELECT secret FROM panel").fetchall()
                 drawn = dict(connection.execute("SELECT binding, response FROM permanent"))
             except sqlite3.DatabaseError:
                 # Damage that no client has come to see yet.
@@ -219,6 +244,8 @@ class Invariants:
         for gone in self.there - here:
             assert gone not in content, "a chain, pseudonym or secret that is gone is in the file"
         self.there = here
+        assert panel == (self.panel or panel) or self.machine.accidents, "turns are drawn again"
+        self.panel = panel
         for binding, response in drawn.items():
             known = response in (self.responses.get(binding) or response, b"")
             assert known or self.machine.accidents, "a permanent response was drawn again"
@@ -228,6 +255,10 @@ class Invariants:
         lines = self.machine.log.lines
         told = [str(ledger), repr(ledger), *map(repr, self.machine.clients.values()), *lines]
         lines.clear()
+        names = [
+            name for each in ledger.periods for name in (each.pseudonym, each.signed_pseudonym)
+        ]
+        assert not any(name in line for name in filter(None, names) for line in told)
         assert not any(MARK in line or repr(FIGURE)[:10] in line for line in told)
         assert MARK.encode() not in content
 

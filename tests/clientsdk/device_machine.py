@@ -56,6 +56,7 @@ class DeviceMachine:
         self.invariants = Invariants(self)
         self.receiver.before_each = self.invariants.hand_over
         self._drawn: list[str] = []
+        self._secret = b""
         self._patches = ExitStack()
         self._note_counts()
         # Plans are values: each is read once.
@@ -210,6 +211,13 @@ class DeviceMachine:
             or "nothing"
         )
 
+    def _arm(self, who: str, words: list[str]) -> str:
+        """The arm of an experiment that a device is in, and whether its secret is another now."""
+        client, before = self.clients[who], self._secret
+        (arm, self._secret) = client.arm(words[0]) or "none", client._store.arm_secret
+        said = "same" if self._secret == before else "new"
+        return f"{arm}, {said if self._secret else 'no'} secret"
+
     def _signed(self, who: str, words: list[str]) -> str:
         """How many messages were signed, of how many."""
         versions = [body[2] for _, body in self.receiver.messages]
@@ -358,6 +366,12 @@ class DeviceMachine:
         self.accidents = True
         file = self._files(words[0])[0]
         file.write_bytes(file.read_bytes()[: int(words[1])])
+
+    def _rows(self, who: str, words: list[str]) -> str:
+        """``rows counting``: how many rows a table of the file has."""
+        assert self.path is not None
+        with closing(sqlite3.connect(self.path)) as connection:
+            return str(connection.execute(f"SELECT count(*) FROM {words[0]}").fetchone()[0])
 
     def _alter(self, who: str, words: list[str]) -> None:
         """Change the file by SQL, as damages and other programs do."""

@@ -65,14 +65,14 @@ def number(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def string(name: str, **changes: Any) -> dict[str, Any]:
+def string(name: str, cohorts: int = 4, **changes: Any) -> dict[str, Any]:
     """A string in 64 bits."""
     document = metric(name, **changes)
     del document["domain"], document["outside"]
     return {
         **document,
         "type": "string",
-        "mechanism": {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4},
+        "mechanism": {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": cohorts},
     }
 
 

@@ -95,7 +95,8 @@ def _metric(words: list[str]) -> dict[str, Any]:
             del changes["ladder"]
         return items(name, int(said["clip"][0]) if "clip" in said else 1000, **changes)
     if "string" in said:
-        return string(name, **changes)
+        # A permanent response must not depend on the pseudonym, from which the cohort follows.
+        return string(name, cohorts=1 if kind == "constant" else 4, **changes)
     return number(name, **changes) if "number" in said else metric(name, **changes)
 
 
@@ -121,7 +122,7 @@ def plan_of(text: str) -> CompiledPlan:
         elif word == "segments":
             changes[word] = [{"name": rest[0], "values": rest[1:]}]
         elif word == "experiment":
-            changes[word] = {"name": rest[0], "arms": rest[1:], "share": 500_000}
+            changes[word] = {"name": rest[0], "arms": rest[1:], "share": 1_000_000}
         else:
             (changes[word],) = rest
     return plan(*metrics, **changes)

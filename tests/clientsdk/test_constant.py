@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from device_plans import CONSTANT, START, VAST, metric, number, plan, raw, string
+from device_plans import CONSTANT, START, VAST, metric, number, plan
 from statistical import check_counts
 
 from clientsdk.store import permanent
@@ -17,36 +17,10 @@ def constant(name="model", **changes):
     return metric(name, "constant", ladder=changes.pop("ladder", CONSTANT), **changes)
 
 
-def word():
-    """A string of one cohort: what the response is drawn under must not change."""
-    document = string("word", kind="constant", ladder=[(2_000_000, 0), (4_000_000, 0)])
-    return {**document, "mechanism": {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 1}}
-
-
 def device(*metrics, seed=1, **options):
     options.setdefault("clock", FakeClock(START))
     changes = {"ceilings": VAST, **options.pop("plan", {})}
     return SeededClient(plan(*metrics or (constant(),), **changes), seed=seed, **options)
-
-
-def weeks(client, number, value="a", name="model"):
-    """Record in each of so many periods, and send everything."""
-    outcomes = []
-    for _ in range(number):
-        outcomes.append(client.record(name, value))
-        client.clock.advance(days=3)
-        assert client.flush().error is None
-        client.clock.advance(days=4)
-    return outcomes
-
-
-def certified(client, level, name="model"):
-    return client.plan.metric(name).mechanism.certified(level)
-
-
-def held(client):
-    with client._store.transaction(TransactionAccess.READ) as connection:
-        return [bytes(row[0]) for row in connection.execute("SELECT response FROM permanent")]
 
 
 def test_later_values_change_nothing():
@@ -78,22 +52,6 @@ def test_a_binding_is_that_of_the_plan_s_json():
 
 
 # Withdrawal.
-
-
-def test_a_withdrawal_wipes_the_response_from_every_byte_and_keeps_its_charge(path):
-    client = device(word(), state=path)
-    weeks(client, 2, "a word", "word")
-    client.record("word", "a word")
-    (response,) = held(client)
-    assert len(response) == 16
-    assert response in raw(path)
-    before = client.ledger()
-    assert client.withdraw_consent()
-    assert response not in raw(path)
-    assert held(client) == [b""]
-    after = client.ledger()
-    assert (after.reserved, after.spent) == (before.reserved, before.spent)
-    assert [charge.held for charge in after.permanent] == [False]
 
 
 # The law of what is sent.

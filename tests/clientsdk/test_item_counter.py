@@ -13,7 +13,6 @@ from device_plans import DAY, HOUR, START, VAST, WEEK, items, metric, plan, repo
 from scripts import FORK, run
 
 from clientsdk import Outcome
-from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 
 
@@ -45,11 +44,6 @@ def raw(path, *without):
 
 def cost(client, name="app"):
     return client.plan.metric(name).cost
-
-
-def claims_of(client):
-    with client._store.transaction(TransactionAccess.READ) as connection:
-        return connection.execute("SELECT period, cost FROM counting ORDER BY period").fetchall()
 
 
 # A period of it.
@@ -143,24 +137,6 @@ def test_consent_given_by_another_thread_meanwhile_keeps_its_count(path, drawn, 
 
 
 # Several clients.
-
-
-def test_a_client_that_died_takes_the_period_with_it(path, drawn):
-    one = device(state=path)
-    one.record("app", "a")
-    one._store.database.disconnect()
-    two = device(state=path, seed=2)
-    assert two.record("app", "b") is Outcome.PERIOD_FULL
-    two.clock.advance(days=7)
-    assert two.flush().sent == 0
-    assert (two.ledger().reserved, two.ledger().spent) == (cost(two), 0)
-    assert two.record("app", "b") is Outcome.ACCEPTED
-    assert drawn == []
-    assert [period for period, _ in claims_of(two)] == [2900, 2901]
-    # Nobody can use it any more when a report would come too late.
-    two.clock.advance(days=28)
-    two.flush()
-    assert claims_of(two) == []
 
 
 def test_threads_count_together(path, drawn):

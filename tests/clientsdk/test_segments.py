@@ -98,25 +98,6 @@ def test_what_is_sent_says_the_arm_that_the_app_was_told():
     assert set(told) == {None, "control", "treatment"}
 
 
-def in_file(secret, path):
-    files = [path, path.with_name(f"{path.name}-wal")]
-    return any(secret in file.read_bytes() for file in files if file.exists())
-
-
-def test_the_period_after_a_withdrawal_erases_the_secret_and_consent_then_draws_another(path):
-    client = device(segmented(), state=path)
-    secret = secret_of(client)
-    client.withdraw_consent()
-    assert client.arm("onboarding") is None
-    client.clock.advance(days=7)
-    client.flush()
-    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
-    assert not in_file(secret, path)
-    client.give_consent(again=True)
-    assert len(secret_of(client)) == SECRET_BYTES
-    assert secret_of(client) != secret
-
-
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_no_pseudonym_shows_two_arms_after_a_withdrawal(tmp_path, in_memory):
     """The collector reads the arms under each pseudonym: two of them would be a withdrawal."""
@@ -149,28 +130,6 @@ def test_no_pseudonym_shows_two_arms_after_a_withdrawal(tmp_path, in_memory):
         client.close()
     # In the next period the arm is drawn again.
     assert arms_later[False] > 0
-
-
-def test_who_withdraws_group_by_group_is_in_no_arm_once_nothing_is_left(path):
-    groups = {"looks": "Looks", "speed": "Speed"}
-    metrics = metric("colour", group="looks"), metric("hue", group="speed")
-    compiled = segmented(*metrics, groups=groups)
-    client = device(compiled, state=path)
-    arm, secret = client.arm("onboarding"), secret_of(client)
-    client.withdraw_consent(groups=["looks"])
-    assert (client.arm("onboarding"), secret_of(client)) == (arm, secret)
-    client.withdraw_consent(groups=["speed"])
-    assert client.arm("onboarding") is None
-    client.clock.advance(days=7)
-    client.flush()
-    assert secret_of(client) == b""
-    client.close()
-    assert not in_file(secret, path)
-    client = device(compiled, state=path, seed=2, consent=False, clock=client.clock)
-    assert secret_of(client) == b""
-    client.give_consent(groups=["speed"], again=True)
-    assert len(secret_of(client)) == SECRET_BYTES
-    assert secret_of(client) != secret
 
 
 def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 
 import pytest
@@ -10,21 +9,9 @@ from device_plans import START, WEEK, metric, plan, reports
 from scripts import PRELUDE, run
 
 from clientsdk import Client, MemoryPublisher
-from clientsdk.store import device_secrets
 from clientsdk.testing import FakeClock
-from mechanisms.testing import SeededSource
 
 LADDER = [(500_000, 0)]
-
-
-def test_the_derivation_is_the_agreed_one():
-    secret = bytes(range(32))
-    fresh = device_secrets.draw_secret(SeededSource(5))
-    expected = hashlib.sha256(b"sotto.ratchet\0" + secret + fresh).digest()
-    assert device_secrets.advance(secret, SeededSource(5)) == expected
-    number = (-3).to_bytes(8, "little", signed=True)
-    expected = hashlib.sha256(b"sotto.pseudonym\0fleet.example\0" + number + secret).digest()
-    assert device_secrets.pseudonym("fleet.example", -3, secret) == expected[:16]
 
 
 class Device:

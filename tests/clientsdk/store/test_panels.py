@@ -211,19 +211,6 @@ def test_the_quota_comes_after_panels(monkeypatch):
     assert client.record("colour", "a") is Outcome.STORE_FULL
 
 
-def test_agreeing_again_gives_no_second_turn(path):
-    client = device(paneled(13), state=path)
-    found, before = [], panel_of(client)
-    for _ in range(13):
-        found += turns(client, 1)
-        client.withdraw_consent()
-        client.give_consent(again=True)
-    assert len(found) == 1
-    assert panel_of(client) == before
-    client.close()
-    assert panel_of(device(paneled(13), state=path, seed=2)) == before
-
-
 def lose(path):
     for beside in path.parent.glob("device.db*"):
         if not beside.name.endswith("-mark"):
