@@ -17,7 +17,7 @@ from sotto.columns import table, time_text
 from sotto.errors import FormatError
 from sotto.log.reader import LATEST
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.durations import duration_text
+from sotto.plan.durations import UNITS, duration_text
 from sotto.plan.registry import names_of
 from sotto.wire.decode import Reject
 from sotto.wire.format import GROUP, HEADER, ROW, TRAILER, Group, Message, decode_message
@@ -58,10 +58,9 @@ class QuarantineEntry:
     @property
     def metric(self) -> CompiledMetric | None:
         """The metric of that group."""
-        known = self.plan is not None and self.group is not None
-        if not known or self.group.metric >= len(self.plan.metrics):  # type: ignore[union-attr]
-            return None
-        return self.plan.metrics[self.group.metric]  # type: ignore[union-attr]
+        plan, group = self.plan, self.group
+        known = plan.metrics[group.metric : group.metric + 1] if plan and group else ()
+        return known[0] if known else None
 
     @property
     def offset(self) -> int | None:
@@ -81,7 +80,9 @@ class QuarantineEntry:
         if reason == Reason.UNKNOWN_PLAN:
             return f"{self.message.fingerprint.hex()[:16]}…"
         if reason in (Reason.LATE, Reason.FUTURE):
-            apart = duration_text(abs(self.reject.append - row.event))
+            far = abs(self.reject.append - row.event)
+            unit = next((each for each in UNITS.values() if each <= far), 1)
+            apart = duration_text(far - far % unit)
             side = "before" if row.event <= self.reject.append else "after"
             most = f", at most {duration_text(plan.horizon)}" if plan and side == "before" else ""
             return f"{time_text(row.event)} is {apart} {side} it was taken{most}"
@@ -108,12 +109,13 @@ class QuarantineEntry:
             return "rejected again"
         if not is_curable(self.reject, CURABLE, now_ms()):
             return "waits for its time"
+        if not isinstance(self.message, Message):
+            return "needs a newer sotto"
         return "taken again" if self.plan is not None else "needs the plan"
 
     def document(self, *, full: bool) -> dict[str, Any]:
         """Return all that is known of it; ``full``: whole ids, and the bytes."""
         row = None if self.group is None else self.group.rows[0]
-        plan = plan_of(self.reject.message)
         found: dict[str, Any] = {
             "place": self.place,
             "appended": self.reject.append,
@@ -123,7 +125,7 @@ class QuarantineEntry:
             "detail": self.detail,
             "reports": max(self.reject.rows, 1),
             "requeue": self.cure,
-            "fingerprint": None if plan is None else plan.hex(),
+            "fingerprint": (plan_of(self.reject.message) or b"").hex() or None,
             "plan": self.plan and f"{self.plan.plan} version {self.plan.version}",
             "metric": self.metric and self.metric.name,
             "level": None if row is None else row.level + 1,
@@ -207,12 +209,11 @@ def lines(found: list[QuarantineEntry], most: int, *, full: bool) -> list[str]:
         ]
         for each in shown
     ]
-    head = ["place", "taken", "reason", "field", "offset", "detail", *names]
     more = len(found) - len(shown)
     return [
         *table(["reason", "reports", "a requeue", "what it is"], rows),
         "",
-        *table(head, details),
+        *table(["place", "taken", "reason", "field", "offset", "detail", *names], details),
         *([f"and {more:,} more: --limit, or ask for less"] if more > 0 else []),
     ]
 

@@ -123,7 +123,7 @@ def one(reason, *, level=0, event=0, append=0, metric=0, payload=None, cell=0, s
     ("each", "field", "detail"),
     [
         (one(Reason.LATE, append=400 * DAY), "event", "1970-01-01 is 400d before it was taken, at"),
-        (one(Reason.FUTURE, event=DAY), "event", "1970-01-02 is 1d after it was taken"),
+        (one(Reason.FUTURE, event=DAY, append=7), "event", "1970-01-02 is 23h after it was taken"),
         (one(Reason.IMPOSSIBLE_LEVEL, level=9), "level", f"level 10 of {METRIC.sent}"),
         (one(Reason.WRONG_WIDTH, payload=bytes(99)), "width", "99 bytes, not "),
         (one(Reason.UNKNOWN_METRIC, metric=77), "metric", "metric 77 of "),
@@ -163,6 +163,8 @@ def test_bytes_that_are_no_message_say_why():
     cut = QuarantineEntry("1.0", Reject(Reason.MALFORMED, b"SO" + bytes(4), 5), False, None)
     assert cut.detail == "a message has at least 40 bytes, not 6"
     assert (cut.offset, cut.cure) == (None, "rejected again")
+    newer = Reject(Reason.UNKNOWN_VERSION, one(Reason.LATE).reject.message[:2] + bytes([99]), 5)
+    assert QuarantineEntry("1.2", newer, False, None).cure == "needs a newer sotto"
     gone = QuarantineEntry("1.1", Reject(Reason.FORGOTTEN, b"", 5, 3), False, None)
     assert (gone.detail, gone.offset, gone.document(full=True)["reports"]) == ("", None, 3)
     out = lines([cut, gone], 1, full=False)
