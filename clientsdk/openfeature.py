@@ -6,7 +6,7 @@ contexts are never looked at. Needs ``openfeature-sdk``, which the extra ``openf
 
 >>> from openfeature import api
 >>> from clientsdk.testing import SeededClient, small_plan
->>> api.set_provider(SottoFeatureProvider(SeededClient(small_plan(), seed=1)))
+>>> api.set_provider_and_wait(SottoFeatureProvider(SeededClient(small_plan(), seed=1)))
 >>> api.get_client().get_string_value("onboarding", "control")
 'control'
 >>> api.clear_providers()

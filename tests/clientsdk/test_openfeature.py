@@ -31,7 +31,7 @@ def flags():
     """Make OpenFeature's client on a device."""
 
     def made(device):
-        api.set_provider(SottoFeatureProvider(device))
+        api.set_provider_and_wait(SottoFeatureProvider(device))
         return api.get_client()
 
     yield made
