@@ -17,6 +17,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from typing import Any
 from weakref import WeakSet
 
@@ -128,8 +129,11 @@ class SottoMeterProvider(MeterProvider):
         for each in list(self._observed):
             each.ask()
 
-    def _takes(self, kind: str, name: str, unit: str) -> list[Take]:
-        """Return what takes an instrument's measurements: one for each metric that it feeds."""
+    def _takes(self, kind: str, name: str, unit: str) -> list[tuple[Take, list[str]]]:
+        """Return what takes an instrument's measurements: one for each metric that it feeds.
+
+        Beside it are the segments by which measurements are kept apart.
+        """
         taking = []
         for metric in self.client.plan.metrics if self.client else ():
             if metric.otel is None or metric.otel.instrument.lower() != name.lower():
@@ -219,7 +223,7 @@ class _SottoMeter(Meter):
             return instrument
         method = "add" if "counter" in kind else {"histogram": "record", "gauge": "set"}[kind]
         quiet = isinstance(self._behind, NoOpMeter)
-        call = _call(takes, None if quiet else getattr(instrument, method))
+        call = _call([take for take, _ in takes], None if quiet else getattr(instrument, method))
         base = getattr(NoOpMeter(""), _method(kind))("a")
         made = type(f"Sotto{kind.title()}", (type(base),), {method: staticmethod(call)})
         return made(*named)
@@ -244,7 +248,7 @@ class _Observed:
         client: Client,
         name: str,
         kind: str,
-        takes: Sequence[Take],
+        takes: Sequence[tuple[Take, list[str]]],
         asking: Callable[[CallbackOptions], Iterable[Observation]],
         shared: bool,
     ) -> None:
@@ -254,7 +258,6 @@ class _Observed:
         self._takes = takes
         self._asking = asking
         self._shared = shared
-        self._segments = [each for each, _ in client.plan.segments]
         self._answered: int | None = None
 
     def ask(self) -> None:
@@ -290,17 +293,17 @@ class _Observed:
 
     def _take(self, found: Sequence[Observation]) -> None:
         period, outcomes = self._period(), []
-        parts: dict[tuple[str | None, ...], list[Observation]] = {}
-        for each in found:
-            given = each.attributes or {}
-            part = tuple(_text(given.get(segment)) for segment in self._segments)
-            parts.setdefault(part, []).append(each)
-        for alike in parts.values():
-            if len(alike) > 1 and not self._added_up:
-                _warn_of(self._name, "has several values, by attributes that are no segments")
-                continue
-            amount = sum(each.value for each in alike)
-            outcomes += [take(amount, alike[0].attributes) for take in self._takes]
+        for take, segments in self._takes:
+            parts: dict[tuple[str | None, ...], list[Observation]] = {}
+            for each in found:
+                given = each.attributes or {}
+                part = tuple(_text(given.get(segment)) for segment in segments)
+                parts.setdefault(part, []).append(each)
+            for alike in parts.values():
+                if len(alike) > 1 and not self._added_up:
+                    _warn_of(self._name, "has several values, by attributes that are no segments")
+                    continue
+                outcomes.append(take(sum(each.value for each in alike), alike[0].attributes))
         if not any(each in _UNANSWERED for each in outcomes):
             self._answered = period
 
@@ -370,8 +373,11 @@ def _record(client: Client, metric: CompiledMetric, kind: str) -> Callable[[str,
     return moved
 
 
-def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
-    """Return what records a measurement as a metric's value, and raises nothing but interrupts."""
+def _take(client: Client, metric: CompiledMetric, kind: str) -> tuple[Take, list[str]]:
+    """Return what records a measurement as a metric's value, and raises nothing but interrupts.
+
+    Beside it are the segments that are read: none of a measure, whose segments are the device's.
+    """
     name, record = metric.name, _record(client, metric, kind)
     attribute = metric.otel and metric.otel.attribute
     segments = [each for each, _ in client.plan.segments] if metric.measure is None else []
@@ -388,11 +394,10 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
         return record(name, amount)
 
     def segmented(amount: Any, given: Mapping[str, Any]) -> Outcome:
-        token = MEASURED.set({each: _text(given[each]) for each in segments if each in given})
-        try:
-            return recorded(amount, given)
-        finally:
-            MEASURED.reset(token)
+        # In a context of their own: an interrupt leaves none of them set.
+        alone = copy_context()
+        alone.run(MEASURED.set, {each: _text(given[each]) for each in segments if each in given})
+        return alone.run(recorded, amount, given)
 
     within = segmented if segments else recorded
 
@@ -407,7 +412,7 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> Take:
                 raise
             return client._errors.count_invalid(name, disabled.reason_of(error))
 
-    return take
+    return take, segments
 
 
 def _call(takes: Sequence[Take], behind: Callable[..., None] | None) -> Callable[..., object]:

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -27,9 +28,10 @@ from plan_texts import plan_head
 from scripts import ROOT
 from statistical import check_at_least
 
-from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, diagnostics
+from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, diagnostics, recorder
 from clientsdk import otel as module
 from clientsdk.otel import SottoMeterProvider
+from clientsdk.recorder import MEASURED
 from clientsdk.testing import FakeClock, SeededClient, WatchedClient, reported
 from pipelines.aggregation.result_rows import estimate
 from sotto.errors import ParameterError
@@ -40,6 +42,10 @@ MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
 COMMON = "window: 28d, ladder: [{epsilon: 6}], repeat: {every: 100}"
 ONCE = "window: 7d, ladder: [{epsilon: 26}]"
 DURATION = "type: number, range: [0, 40], unit: ms, outside: clip"
+TABS = (
+    "open: {type: ordinal, edges: [0, 2, 4], missing: true, measure: {last: open}, stored: true, "
+    "otel: {instrument: app.open}}"
+)
 
 
 def plan(*lines, more="", rest=COMMON):
@@ -437,8 +443,7 @@ def test_what_is_measured_is_in_no_frame_of_an_interrupt(beside_another, monkeyp
         f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}",
         "page: {type: category, domain: [home], outside: other, "
         "otel: {instrument: app.latency, attribute: page}}",
-        "open: {type: ordinal, edges: [0, 2, 4], missing: true, measure: {last: open}, "
-        "stored: true, otel: {instrument: app.open}}",
+        TABS,
         f"seen: {{{DURATION}, otel: {{instrument: app.seen}}}}",
         more="segments: {os: [linux]}\n",
         rest=ONCE,
@@ -553,8 +558,7 @@ def test_a_thread_asks_observables_also_in_the_child_of_a_fork(tmp_path, monkeyp
 MEASURES = plan(
     "clicks: {type: ordinal, edges: [0, 1, 3, 9], measure: {count: click}, stored: true, "
     "otel: {instrument: app.clicks}}",
-    "open: {type: ordinal, edges: [0, 2, 4], missing: true, measure: {last: open}, stored: true, "
-    "otel: {instrument: app.open}}",
+    TABS,
     rest=ONCE,
 )
 
@@ -604,14 +608,34 @@ def test_no_attribute_chooses_the_segment_of_a_measure():
     assert found == {("measured/clicks", "http.method=POST"), ("measured/took", "http.method=GET")}
 
 
+def test_parts_of_an_observable_are_one_value_of_a_measure_whatever_their_segments():
+    device = WatchedClient(plan(TABS, more="segments: {os: [linux, mac]}\n", rest=ONCE))
+    provider = SottoMeterProvider(device)
+    parts = [Observation(3, {"os": "linux"}), Observation(4, {"os": "mac"})]
+    make = provider.get_meter("app").create_observable_up_down_counter
+    make("app.open", [lambda options: parts])
+    provider.observe()
+    assert device.values("open") == [7]
+
+
+def test_an_interrupt_leaves_no_segment_set(monkeypatch):
+    def interrupted(segments):
+        MEASURED.set(segments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recorder, "MEASURED", SimpleNamespace(set=interrupted, reset=None))
+    took = f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}"
+    device = SeededClient(plan(took, more="segments: {os: [linux]}\n"), seed=1)
+    histogram = SottoMeterProvider(device).get_meter("app").create_histogram("app.latency")
+    with pytest.raises(KeyboardInterrupt):
+        histogram.record(3, {"os": "linux"})
+    assert MEASURED.get() is None
+
+
 @pytest.mark.parametrize(
     ("create", "instrument", "said"),
     [
-        (
-            "histogram",
-            "clicks",
-            "the measure count takes what a counter measures, and no histogram",
-        ),
+        ("histogram", "clicks", "the measure count takes what a counter measures, and no hist"),
         ("counter", "open", "or up-down counter measures, and no counter"),
     ],
 )
