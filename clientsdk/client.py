@@ -459,10 +459,8 @@ class Client(Unshared):
 
     def _feed(self, method: str, name: str, value: object) -> Outcome:
         """Add a value to all measures that a method feeds under a name."""
-        from clientsdk.store.measures import amount
-
         fed = self.plan.fed(method, name)
-        amounts = [amount(metric, value) for metric in fed]
+        amounts = [metric.amount(value) for metric in fed]
         found = []
         for metric, each in zip(fed, amounts, strict=True):
             refusal = self._refusals.get(metric.name)

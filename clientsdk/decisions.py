@@ -153,6 +153,8 @@ class Decisions:
             now = store.moment(now)
         if now >= store.plans.next_expiry:
             store.lapsed += store.expire(connection, now)
+        if terms.tally in store.states:
+            return BEGUN
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
         if not store.agreed(terms.group):
@@ -253,8 +255,6 @@ class Decisions:
 
     def _measure(self, connection: Connection, terms: RecordingTerms) -> Outcome | Measurement:
         store, metric, tally = self._store, terms.metric, terms.tally
-        if tally in store.begun:
-            return BEGUN
         if not store.accounts.tallies.get(tally, 0):
             if not self._affordable(terms.cost, terms.cost):
                 return self._refuse(terms, Outcome.OVER_BUDGET)
@@ -265,7 +265,7 @@ class Decisions:
             metric.counted
         ):
             return self._refuse(terms, Outcome.PERIOD_FULL)
-        store.begun.add(tally)
+        store.states[tally] = found[2]
         return BEGUN
 
     def _affordable(self, cost: int, lifetime: int) -> bool:

@@ -110,8 +110,7 @@ class Recorder:
             if metric.type == "top_item" and self._count_on(metric, symbol, now):
                 return ACCEPTED
         if self._plan.measured:
-            with suppress(StoreError, OSError):
-                self.attend(now)
+            self.attend(now)
         store = self._store
         terms = self.decisions.terms[metric.name]
         if metric.measure is not None:
@@ -144,7 +143,8 @@ class Recorder:
 
         Every period in which the SDK runs is answered, whatever is counted: a report must not say
         by its existence that there was something to count. Responses of the measure ``used`` are
-        written again when a client starts, in each step of the resolution, and ``closing``.
+        written again when a client starts, in each step of the resolution, and ``closing``. A
+        failure, as of a full disk, is left to the next use.
         """
         store, plan = self._store, self._plan
         responds = self._responds
@@ -154,20 +154,20 @@ class Recorder:
         reached = now // plan.period, now // measures.DAY, step
         if self._attended == (*reached, store.consents) and not closing:
             return
-        if self.decisions.refused(now) is not None:
-            return
         found: list[Outcome] = []
         written: list[str] = []
         try:
+            if self.decisions.refused(now) is not None:
+                return
             with store.transaction(WRITE) as connection:
                 owed = store.erasure.owed
                 for metric in plan.measured:
                     terms = self.decisions.terms[metric.name]
                     outcome = self._begin(connection, terms, now)
                     if outcome is ACCEPTED and metric.measure == _DAYS_OF_USE:
-                        self._add(connection, terms, 1, now)
+                        self._add(terms, 1, now)
                     elif outcome is ACCEPTED and metric.holds_response:
-                        written += self._respond(connection, terms)
+                        written += self._respond(terms)
                     found.append(outcome)
                 consents, period = store.consents, store.period
             # No branch and no loop: the line of an interrupt would say that there was a use.
@@ -177,8 +177,10 @@ class Recorder:
                 store.erasure.clean_log()
             else:
                 store.scrub_since(owed)
+        except (StoreError, OSError):
+            return
         except BaseException as error:
-            # Also an interrupt: no frame keeps what was used.
+            # An interrupt: no frame keeps what was used.
             written.clear()
             drop_locals(error)
             raise
@@ -203,19 +205,19 @@ class Recorder:
             self._uses[tally] = period, store.consents
         return ACCEPTED
 
-    def _respond(self, connection: Connection, terms: RecordingTerms) -> list[str]:
+    def _respond(self, terms: RecordingTerms) -> list[str]:
         """Write a response again, drawn anew from *yes* after a use; return its tally if it was.
 
         Both are the same draws and the same write.
         """
         store, tally = self._store, terms.tally
         drawn_for = store.identity.pseudonym, self._source, self._plan.resolution
-        before = measures.state_of(connection, tally)
-        drawn = measures.response(terms.metric, True, *drawn_for)
+        before, drawn = store.states[tally], measures.response(terms.metric, True, *drawn_for)
         # A use must not show in the answers of two periods: one that was not written is lost.
         now = store.period, store.consents
         used = self._uses.get(tally) == now != self._written.get(tally)
-        measures.rewrite(connection, tally, drawn if used else before)
+        store.states[tally] = drawn if used else before
+        measures.rewrite(store.database.cursor, tally, store.states[tally])
         return [tally] if used else []
 
     def _begin(self, connection: Connection, terms: RecordingTerms, now: int) -> Outcome:
@@ -241,6 +243,7 @@ class Recorder:
                 drawn_for = store.identity.pseudonym, self._source, plan.resolution
                 state = measures.response(metric, False, *drawn_for)
             measures.begin(connection, terms.tally, period, place, state)
+            store.states[terms.tally] = state
         store.accounts.reserve(store.database.cursor, terms.tally, 1, terms.cost)
         return ACCEPTED
 
@@ -251,20 +254,16 @@ class Recorder:
             owed = store.erasure.owed
             outcome = self._begin(connection, terms, now)
             if outcome is ACCEPTED:
-                self._add(connection, terms, amount, now)
+                self._add(terms, amount, now)
         store.scrub_since(owed)
         return outcome
 
-    def _add(self, connection: Connection, terms: RecordingTerms, amount: Any, now: int) -> None:
+    def _add(self, terms: RecordingTerms, amount: Any, now: int) -> None:
         store, tally = self._store, terms.tally
-        state = store.states.get(tally) or measures.state_of(connection, tally)
-        added = terms.metric, state, amount, self._day(now)
-        store.states[tally] = measures.add(store.database.cursor, tally, *added)
-
-    def _day(self, now: int) -> int | None:
-        """Return the day of the store's period, in UTC; None if the clock is before it."""
-        began = self._store.period * self._plan.period
-        return None if now < began else now // measures.DAY - began // measures.DAY
+        began = store.accounts.period * self._plan.period
+        state = measures.added(terms.metric, store.states[tally], amount, now, began)
+        store.states[tally] = state
+        measures.rewrite(store.database.cursor, tally, state)
 
     def _count_on(self, metric: CompiledMetric, symbol: Symbol, now: int) -> bool:
         """Count an item if its count is begun; False if more is to be decided."""

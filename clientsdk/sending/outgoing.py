@@ -126,8 +126,7 @@ class Outgoing:
 
         Also begin to measure in a period that has come.
         """
-        with suppress(StoreError, OSError):
-            self._recorder.attend(now)
+        self._recorder.attend(now)
         if self._counter.begun:
             with suppress(StoreError, OSError):
                 self._counter.settle(now)
@@ -147,8 +146,7 @@ class Outgoing:
         remaining, store = 0, self._store
         try:
             now = self._now()
-            with suppress(StoreError, OSError):
-                self._recorder.attend(now, closing=True)
+            self._recorder.attend(now, closing=True)
             self.settle(now)
             with suppress(StoreError):
                 self._counter.release()

@@ -25,16 +25,13 @@ from clientsdk.store.outbox import StoredChain
 from mechanisms.exact import MICRO
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
-from sotto.errors import ParameterError, StoreError, ValueTypeError, is_int, type_of, unboxed
+from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.measures import RECORDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
-
-    #: One addition: so many occurrences, the number of a step, or a number; None for a missing one.
-    Amount: TypeAlias = int | float | None
+    from typing import Any
 
 DAY = 86_400_000
 #: Random bytes, by which no two writes of a row are the same.
@@ -58,29 +55,12 @@ class MeasureUnderWay(NamedTuple):
     reserved: int
 
 
-def amount(metric: CompiledMetric, value: Any) -> Amount:
-    """Return what a value adds to a measure; ValueTypeError for a wrong type, as ``encode``."""
-    measure = metric.measure
-    assert measure is not None
-    if measure.kind in ("count", "days", "used"):
-        if not is_int(value):
-            raise ValueTypeError(f"{measure.of!r} is counted with an int; got {type_of(value)}")
-        times: int = min(max(value, 0), _MOST)
-        return times
-    symbol = metric.encode(value)
-    if measure.kind == "furthest":
-        assert isinstance(symbol, int)
-        return symbol
-    if value is None:
-        return None
-    number = float(bool(unboxed(value))) if metric.type == "boolean" else metric.real(value)
-    return None if number != number else number
-
-
-def began(connection: Connection, tally: str) -> tuple[int, int] | None:
-    """Return the plan's number and the metric's index of a measure that has begun, or None."""
-    row = connection.execute("SELECT plan, metric FROM measure WHERE tally = ?", (tally,))
-    found: tuple[int, int] | None = row.fetchone()
+def began(connection: Connection, tally: str) -> tuple[int, int, bytes] | None:
+    """Return plan's number, metric's index and state of a measure that has begun, or None."""
+    row = connection.execute(
+        "SELECT plan, metric, substr(state, ?) FROM measure WHERE tally = ?", (_NONCE + 1, tally)
+    )
+    found: tuple[int, int, bytes] | None = row.fetchone()
     return found
 
 
@@ -88,14 +68,19 @@ def begin(
     connection: Connection, tally: str, period: int, place: tuple[int, int, int], state: bytes
 ) -> None:
     """Make the row of a measure; ``place``: plan's number, metric's index, and cell."""
+    written = urandom(_NONCE) + state
     connection.execute(
-        "INSERT INTO measure VALUES (?, ?, ?, ?, ?, ?)", (tally, period, *place, state)
+        "INSERT INTO measure VALUES (?, ?, ?, ?, ?, ?)", (tally, period, *place, written)
     )
 
 
 def nothing(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
-    """Return the state of a measure to which nothing has been added."""
-    return bytes(_NONCE + _width(plan, metric))
+    """Return the state of a measure to which nothing has been added.
+
+    A state of days has a bit for each that a period can have a part of.
+    """
+    days = metric.measure is not None and metric.measure.kind == "days"
+    return bytes((plan.period // DAY + 2 + 7) // 8 if days else _NUMBER.size)
 
 
 def response(
@@ -106,49 +91,30 @@ def response(
     Raises StoreError if the operating system gives no randomness, before it looks at ``used``.
     """
     with device_secrets.random_bytes():
-        nonce = urandom(_NONCE)
         source, chain, _ = draws.for_chain(source, resolution)
     symbol = metric.encode(used)
-    return nonce + metric.mechanism.draw_last(symbol, chain, pseudonym, source)
+    return metric.mechanism.draw_last(symbol, chain, pseudonym, source)
 
 
-def rewrite(connection: Connection, tally: str, state: bytes) -> None:
-    """Write a state with other random bytes: no two writes are the same."""
-    written = urandom(_NONCE) + state[_NONCE:], tally
-    connection.execute("UPDATE measure SET state = ? WHERE tally = ?", written)
+def rewrite(cursor: Cursor, tally: str, state: bytes) -> None:
+    """Write a state, new or not, behind other random bytes: no two writes are the same."""
+    written = urandom(_NONCE) + state, tally
+    cursor.execute("UPDATE measure SET state = ? WHERE tally = ?", written)
 
 
-def _width(plan: CompiledPlan, metric: CompiledMetric) -> int:
-    """Return the bytes of a state: of days a bit for each that a period can have a part of."""
-    days = metric.measure is not None and metric.measure.kind == "days"
-    return (plan.period // DAY + 2 + 7) // 8 if days else _NUMBER.size
+def added(metric: CompiledMetric, state: bytes, value: float | None, now: int, began: int) -> bytes:
+    """Return a state with an amount added; its period ``began``, in ms since the epoch as ``now``.
 
-
-def state_of(connection: Connection, tally: str) -> bytes:
-    (state,) = connection.execute("SELECT state FROM measure WHERE tally = ?", (tally,)).fetchone()
-    return bytes(state)
-
-
-def add(
-    cursor: Cursor, tally: str, metric: CompiledMetric, state: bytes, value: Amount, day: int | None
-) -> bytes:
-    """Add to a measure that has begun and has a state; return the new one.
-
-    ``day`` counts from the first of the period; None before that, by a clock that was set back.
+    A clock that was set back may say a time before that.
     """
-    state = urandom(_NONCE) + _added(metric, state[_NONCE:], value, day)
-    cursor.execute("UPDATE measure SET state = ? WHERE tally = ?", (state, tally))
-    return state
-
-
-def _added(metric: CompiledMetric, state: bytes, value: Amount, day: int | None) -> bytes:
     measure = metric.measure
     assert measure is not None
     kind = measure.kind
     if kind == "days":
         days = int.from_bytes(state, "little")
-        if value and (day is not None or not days):
-            days |= 1 << min(day or 0, 8 * len(state) - 1)
+        if value and (now >= began or not days):
+            day = max(now // DAY - began // DAY, 0)
+            days |= 1 << min(day, 8 * len(state) - 1)
         return days.to_bytes(len(state), "little")
     if kind in ("count", "furthest"):
         _, before = _WHOLE.unpack(state)

@@ -108,8 +108,7 @@ class Store:
         #: The secret by which an experiment's arm is known; empty if there is none.
         self.arm_secret = b""
         self.buffer: list[Recording] = []
-        #: Measures that have begun and may be added to, by tally, and the states of some of them.
-        self.begun: set[str] = set()
+        #: States of the measures that have begun and may be added to, by tally.
         self.states: dict[str, bytes] = {}
         self.lapsed = self.misdated = 0
         self.withdrew: bool = False
@@ -192,13 +191,8 @@ class Store:
         if not newest:
             raise self.database.disown("an older copy of it")
         self.refusals.clear()
-        self._forget_measures()
-        self.outbox.room = 0
-
-    def _forget_measures(self) -> None:
-        """Forget what memory has of measures, which may be others in the file now."""
-        self.begun.clear()
         self.states.clear()
+        self.outbox.room = 0
 
     def write_buffered(self, connection: Connection) -> None:
         """Move the buffered recordings into the tables, none of them twice after an interrupt."""
@@ -346,7 +340,7 @@ class Store:
         self.consent = consent
         self.consents += 1
         self.refusals.clear()
-        self._forget_measures()
+        self.states.clear()
         if consent is not GIVEN:
             for table in ("chain", "pseudonym", "signing"):
                 connection.execute(f"DELETE FROM {table}")
@@ -461,7 +455,7 @@ class Store:
 
     def _answer_measures(self, connection: Connection, period: int, secret: bytes) -> None:
         """Erase what was measured in the period that is left, and draw from it for a later one."""
-        self._forget_measures()
+        self.states.clear()
         try:
             self._draw_answers(connection, period, secret)
         except BaseException as error:
@@ -499,7 +493,7 @@ class Store:
 
     def expire(self, connection: Connection, now: int) -> int:
         """Erase all chains of expired plans; return how many. Permanent responses stay."""
-        self._forget_measures()
+        self.states.clear()
         moment = self.moment(now)
         erased = self.plans.erase_expired(connection, moment)
         if measures.erase_expired(connection, moment) or erased:

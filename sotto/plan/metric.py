@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from mechanisms.frozen import frozen, replace
-from sotto.errors import PlanError, ValueTypeError, type_of, unboxed
+from sotto.errors import PlanError, ValueTypeError, is_int, type_of, unboxed
 from sotto.plan.fields import LARGEST, Fields, in_json, written
 from sotto.plan.measures import Measure
 
@@ -225,7 +225,7 @@ class CompiledMetric:
             funnel=self.measure is not None and self.measure.kind == "furthest",
         )
 
-    @property
+    @cached_property
     def holds_response(self) -> bool:
         """Whether the last level is a response that stays on the device, and others are drawn from.
 
@@ -343,6 +343,27 @@ class CompiledMetric:
             scaled = self._scaled(cast(float, value))
             return None if scaled is None and self.missing else scaled or 0.0
         raise self._refused(_EXPECTED[self.type], value)
+
+    def amount(self, value: Any) -> float | None:
+        """Return what a value adds to the measure of this metric, None for a missing one.
+
+        So many occurrences, the number of a step, or a number. Raises ValueTypeError as
+        :meth:`encode` does.
+        """
+        measure = self.measure
+        assert measure is not None
+        if measure.kind in ("count", "days", "used"):
+            if not is_int(value):
+                raise ValueTypeError(f"{measure.of!r} is counted with an int; got {type_of(value)}")
+            times: int = max(value, 0)
+            return times
+        symbol = self.encode(value)
+        if measure.kind == "furthest":
+            return cast(int, symbol)
+        if value is None:
+            return None
+        number = float(bool(unboxed(value))) if self.type == "boolean" else self.real(value)
+        return None if number != number else number
 
     def within(self, value: object) -> bool:
         """Whether a value is one that the plan names or whose range it lies in, for tests of apps.

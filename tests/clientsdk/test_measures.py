@@ -153,7 +153,7 @@ def played(values, path=None):
     client = device(*MEASURES, state=path, clock=clock, seed=5, used={"seen": USED})
     database = client._store.database
     seen = []
-    for method, name, value in values:
+    for (name, method), value in zip([*USES.items()] * 2, values * 2, strict=True):
         clock.advance(hours=1)
         before = database.connection.total_changes
         seen.append((method, name, str(getattr(client, method)(name, value))))
@@ -169,40 +169,13 @@ def played(values, path=None):
     return seen
 
 
-HISTORIES = [
-    [
-        ("count", "export", 1),
-        ("count", "open", 1),
-        ("record", "load", 5.5),
-        ("reach", "checkout", "paid"),
-        ("record", "dark", True),
-    ]
-    * 2,
-    [
-        ("count", "export", 0),
-        ("count", "open", -7),
-        ("record", "load", float("inf")),
-        ("reach", "checkout", "none"),
-        ("record", "dark", None),
-    ]
-    * 2,
-    [
-        ("count", "export", 10**30),
-        ("count", "open", 9),
-        ("record", "load", float("nan")),
-        ("reach", "checkout", "no step of the plan"),
-        ("record", "dark", False),
-    ]
-    * 2,
-    [
-        ("count", "export", 3),
-        ("count", "open", 0),
-        ("record", "load", -1e308),
-        ("reach", "checkout", "cart"),
-        ("record", "dark", False),
-    ]
-    * 2,
-]
+USES = {"export": "count", "open": "count", "load": "record", "checkout": "reach", "dark": "record"}
+HISTORIES = (
+    (1, 1, 5.5, "paid", True),
+    (0, -7, float("inf"), "none", None),
+    (10**30, 9, float("nan"), "no step of the plan", False),
+    (3, 0, -1e308, "cart", False),
+)
 
 
 @pytest.mark.parametrize("in_file", [False, True])
@@ -213,6 +186,14 @@ def test_outcomes_writes_times_and_sizes_are_the_same_for_all_values(tmp_path, i
         for number, values in enumerate(HISTORIES)
     ]
     assert found == [found[0]] * len(found)
+
+
+def test_what_has_begun_goes_on_while_the_outbox_is_full(clock):
+    client = device("exports", "opened", clock=clock)
+    client._store.outbox._bytes = client._store.outbox.room = 0
+    assert client.count("export", 7) is Outcome.ACCEPTED
+    week_later(client)
+    assert answers(client)["exports"] == ["5 to 9"]
 
 
 def test_a_write_changes_a_row_although_the_value_stays(path, clock):
@@ -266,7 +247,7 @@ def test_no_figure_and_no_line_tells_how_often_was_counted(path, clock, caplog):
     assert told[0] == told[1] == told[2]
 
 
-@pytest.mark.parametrize("method", ["add", "answer", "rewrite", "_value"])
+@pytest.mark.parametrize("method", ["added", "answer", "rewrite", "_value"])
 def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypatch):
     client = device("exports", clock=clock, used={"used": USED})
     client.count("export", 7)
@@ -280,7 +261,7 @@ def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypa
     if method in ("answer", "_value"):
         clock.advance(days=7)
     with pytest.raises(KeyboardInterrupt) as caught:
-        client.count("export", 7) if method == "add" else client.close()
+        client.count("export", 7) if method == "added" else client.close()
     trace, kept = caught.value.__traceback__.tb_next, set()
     while trace is not None:
         if trace.tb_frame.f_code is not interrupting.__code__:
