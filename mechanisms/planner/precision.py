@@ -12,8 +12,8 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.planner.targets import Assumed, Precision
 
-#: The assumed share of new devices, and what part of them comes again.
-_NEW, _HALF = 0.1, 0.5
+#: So many reports are enough for a ratio to vary as if there were any number of them.
+_MANY = 10**9
 
 
 def precision(
@@ -54,25 +54,50 @@ def ordinal_mean(
     return mean_precision(known.matrix(level), assumed or Assumed(), scale, missing=missing)
 
 
-def retention(
-    mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, panel: int = 1
-) -> Precision:
+def retention(mechanism: Mechanism, level: int, share: float, *, panel: int = 1) -> Precision:
     """Return how precise the retention of devices will be, as published with ``panel`` panels.
 
-    The ``share`` of the devices of a window, by default a tenth, are new in it, and of these one
-    half come again; ``n`` are the reports of each window. The variance is that of a ratio of shares
-    of two windows, r² (v_k / s_k² + v_0 / s_0²), and of who has a turn.
+    The ``share`` of the devices of a window are new in it, and of these one half come again; ``n``
+    are the reports of each window. The variance is that of a ratio of shares of two windows,
+    r² (v_k / s_k² + v_0 / s_0²), and of who has a turn.
 
     >>> from mechanisms.registry import build
     >>> ages = build({"name": "grr", "domain_size": 13}, [2_000_000], "age")
-    >>> [round(retention(ages, 0).width(n) / 2, 3) for n in (10**4, 10**5, 10**6)]
+    >>> [round(retention(ages, 0, 0.1).width(n) / 2, 3) for n in (10**4, 10**5, 10**6)]
     [0.163, 0.052, 0.016]
     """
-    new = (assumed or Assumed()).share or _NEW
     turns = 1 - 1 / panel
     spread = sum(
-        precision(mechanism, level, Assumed(share=share)).variance(1) / share**2 + turns / share
-        for share in (_HALF * new, new)
+        precision(mechanism, level, Assumed(share=each)).variance(1) / each**2 + turns / each
+        for each in (share / 2, share)
     )
-    unit, data = _HALF**2 * spread, f"{100 * new:g} % of each window's devices are new"
+    unit, data = spread / 4, f"{100 * share:g} % of each window's devices are new"
     return Precision("a retention of one half", data, lambda n: unit)
+
+
+def conversion(mechanism: Mechanism, level: int, share: float) -> Precision:
+    """Return how precise the conversions of a funnel will be: that of the least sure step.
+
+    The ``share`` of the devices reach a step, and of these one half the next one or beyond. The
+    variance is that of the estimate itself (:func:`mechanisms.estimators.ratios.conversions`) if
+    there are many reports.
+
+    >>> from mechanisms.registry import build
+    >>> funnel = build({"name": "grr", "domain_size": 5}, [2_000_000], "checkout")
+    >>> round(conversion(funnel, 0, 0.6).width(10**4) / 2, 4)
+    0.0199
+    """
+    import numpy as np
+
+    from mechanisms.estimators.ratios import conversions
+
+    known: Any = mechanism
+    variances = []
+    for step in range(min(2, known.domain_size - 1), known.domain_size):
+        held = np.zeros(known.domain_size)
+        np.add.at(held, [0, step - 1, step], [1 - share, share / 2, share / 2])
+        counts = np.rint(_MANY * held @ known.matrix(level)).astype(np.int64)
+        found = conversions(counts[None], known.pairs()[[level]])[step - 1]
+        variances.append(_MANY * found.standard_error**2)
+    unit, data = max(variances), f"{100 * share:g} % of the devices reach the step before"
+    return Precision("a conversion of one half", data, lambda n: unit)

@@ -223,7 +223,7 @@ def _enough(question: Question, goal: Goal, n: int) -> int | None:
 
 def _others(question: Question, n: int) -> list[Other]:
     """Return all mechanisms for a question by the error of its own estimate, best first."""
-    asked = [] if question.ages else [question]
+    asked = [] if question.ratio else [question]
     if question.kind == "string":
         # Strings that are known in advance can be categories, with one more for all others.
         number = len(question.assumed.candidates)
@@ -310,9 +310,9 @@ def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
 def _spread(question: Question) -> float:
     """Return the variance of what users have, in parts of the range: the largest, if unknown."""
     values, share = question.assumed.values, question.assumed.share
-    if question.ages:
-        # Its error counts that already.
-        return 0.0
+    if question.ratio is not None:
+        # The error of a retention counts that already.
+        return 0.0 if question.ratio == "age" else 0.25 / (share or 1.0)
     if values is not None:
         mean = sum(values) / len(values)
         return sum((value - mean) ** 2 for value in values) / len(values)

@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
-from mechanisms.planner.precision import ordinal_mean, precision, retention
+from mechanisms.planner.precision import conversion, ordinal_mean, precision, retention
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for
 from sotto.design.small_groups import published_from
@@ -32,6 +32,8 @@ _DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {
     "top_item": {"clip": 20},
     "string": {"bits": 128, "hashes": 2, "cohorts": 16},
 }
+#: The share of new devices, or of those who reach a step, if it is not given.
+_PART = 0.1
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class Question:
     most_reports: int = 1
     #: The plan's, by which estimates are withheld.
     minimum_reports: int = MINIMUM_REPORTS
-    #: Whether the values are ages of devices, of which retention is made.
-    ages: bool = False
+    #: ``age`` or ``furthest`` if a ratio is asked, a retention or a conversion; its share is known.
+    ratio: str | None = None
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -101,8 +103,11 @@ class Question:
 
     def precision_of(self, mechanism: Mechanism, level: int) -> Precision:
         """Return the same of another mechanism for the question."""
-        if self.ages:
-            return retention(mechanism, level, self.assumed, panel=self.panel)
+        share = self.assumed.share or 1.0
+        if self.ratio == "age":
+            return retention(mechanism, level, share, panel=self.panel)
+        if self.ratio is not None:
+            return conversion(mechanism, level, share)
         make = ordinal_mean if self.kind == "ordinal" else precision
         return make(mechanism, level, self.assumed, scale=self.scale)
 
@@ -186,11 +191,17 @@ def question_of_metric(
     permanent response.
     """
     low, scale, unit = 0.0, 1.0, ""
-    ages = metric.measure is not None and metric.measure.kind == "age"
+    assumed, ratio = assumed or Assumed(), metric.measure and metric.measure.kind
+    if ratio not in ("age", "furthest"):
+        ratio = None
+    else:
+        # Everybody has reached the step before the only one.
+        single = ratio == "furthest" and len(metric.labels) == 2
+        assumed = replace(assumed, share=1.0 if single else assumed.share or _PART)
     if metric.range is not None:
         low, high = metric.range
         scale, unit = high - low, metric.unit or ""
-    elif metric.type == "ordinal" and not ages:
+    elif metric.type == "ordinal" and not ratio:
         scale, unit = float(len(metric.labels) - metric.missing - 1), "rank"
     constant, periods = metric.kind == "constant", metric.window / plan.period
     asked = Question(
@@ -198,7 +209,7 @@ def question_of_metric(
         metric.type,
         metric.spec,
         tuple(level.epsilon for level in metric.ladder),
-        assumed or Assumed(),
+        assumed,
         scale,
         unit,
         metric.delays,
@@ -209,7 +220,7 @@ def question_of_metric(
         low=low,
         most_reports=plan.most_reports(metric),
         minimum_reports=plan.minimum_reports,
-        ages=ages,
+        ratio=ratio,
     )
     return asked.in_panel(metric.panel) if metric.panel > 1 else asked
 

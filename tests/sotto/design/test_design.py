@@ -303,21 +303,34 @@ def test_the_smallest_segment_may_have_too_few_for_every_cohort(capsys, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "retained", "days"),
-    [(1, (0.4915, 0.1554, 0.0491), 0.274), (2, (0.1631, 0.0516, 0.0163), 0.108)],
+    ("epsilon", "retained", "days", "converted"),
+    [
+        (1, (0.4915, 0.1554, 0.0491), 0.274, 0.0503),
+        (2, (0.1631, 0.0516, 0.0163), 0.108, 0.0199),
+    ],
 )
-def test_half_widths_of_retention_and_of_active_days(epsilon, retained, days):
-    """Half of the new devices, a tenth of all, come again; the days are those of the worst week."""
+def test_half_widths_of_retention_active_days_and_conversions(epsilon, retained, days, converted):
+    """Half of the new devices, a tenth of all, come again; the days are those of the worst week.
+
+    Six tenths begin the funnel, and half of them go on.
+    """
     measured = f"type: ordinal, stored: true, window: 7d, ladder: [{{epsilon: {epsilon}}}]"
     plan = parse_plan(
         plan_head()
         + f"  age: {{{measured}, measure: {{age: 7d, up_to: 12}}}}\n"
         + f"  days: {{{measured}, range: [0, 7], points: 8, outside: clip, "
         + "measure: {days: app}}\n"
+        + f"  checkout: {{{measured}, measure: {{furthest: [cart, address, card, paid]}}}}\n"
     ).compile()
-    age, days_used = (
-        design(question_of_metric(plan, each), Goal("width")) for each in plan.metrics
+    age, days_used, checkout = (
+        design(question_of_metric(plan, each, Assumed(share=share)), Goal("width", width))
+        for each, share, width in zip(
+            plan.metrics, (None, None, 0.6), (None, None, 2 * converted), strict=True
+        )
     )
+    assert (checkout.what, checkout.others) == ("a conversion of one half", ())
+    assert checkout.data == "60 % of the devices reach the step before"
+    assert checkout.users == pytest.approx(10**4, rel=5e-3)
     assert age.what == "a retention of one half"
     assert age.others == ()
     for users, half in zip((10**4, 10**5, 10**6), retained, strict=True):
@@ -332,7 +345,7 @@ def test_the_width_of_retention_is_that_of_its_results():
     """With panels who has a turn is chance as well, in the results and in the prediction."""
     mechanism = question_of("category", [4_000_000], {"domain_size": 13}, mechanism="grr").mechanism
     for panel in (1, 13):
-        told = retention(mechanism, 0, panel=panel)
+        told = retention(mechanism, 0, 0.1, panel=panel)
         shares = (0.05, 0.1)
         errors = [
             precision(mechanism, 0, Assumed(share=each)).standard_error(10**4) for each in shares
