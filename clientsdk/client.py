@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ from clientsdk.lifecycle import Unshared, no_fork
 from clientsdk.outcomes import CLOSED, Consent, FlushResult, Outcome
 from clientsdk.settings import (
     Forgetful,
+    Opening,
     Quota,
     Settings,
     checked_clock,
@@ -22,7 +24,6 @@ from clientsdk.settings import (
     checked_time,
     configured,
     read_plan,
-    warn_that_it_forgets,
 )
 from clientsdk.stats import OutcomeTally, Stats
 from sotto.clocks import EARLIEST, if_known, now_ms, plausible
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from clientsdk.outcomes import Refusal
     from clientsdk.preview import Preview
     from clientsdk.publishers import Publisher
-    from clientsdk.sending.parts import Opening
     from clientsdk.sending.worker import Worker
     from clientsdk.settings import ClientOptions
     from mechanisms.randomness import Source
@@ -63,6 +63,10 @@ QUIET = (NO_CONSENT, _CLOSED)
 UNGIVEN = (Consent.NEVER_GIVEN, Consent.WITHDRAWN)
 #: Seconds after which consent is looked for again, where another process may give it.
 _LOOK = 0.05
+_FORGETS = (
+    "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
+    "what is not sent"
+)
 #: Attributes that :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
 
@@ -177,20 +181,20 @@ class Client(Unshared):
         path = checked_path(state)
         self._unchecked = not (isinstance(plan, CompiledPlan) or settings.disabled)
         plan = read_plan(plan, expect, honoured=False)
-        given = checked_segments(plan, {} if segments is None else segments)
+        said = checked_segments(plan, {} if segments is None else segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
 
             require_signatures()
         sink = checked_publisher(publisher)
         pinned = settings.pinned(plan, ceilings)
-        self._segments = given
+        self._segments = said
         if path is not None and not settings.disabled:
             # A device at which nobody has agreed to anything needs no store before somebody does,
             # unless it has ceilings to pin.
-            lowered = ceilings, settings.ceiling_period, settings.ceiling_lifetime
-            path, none = os.path.abspath(path), all(each is None for each in lowered)
-            self._asleep = os.path.exists(path) or (none and disabled.is_unused(path))
+            given = ceilings, settings.ceiling_period, settings.ceiling_lifetime
+            unused = given == (None, None, None) and disabled.is_unused(path)
+            self._asleep = unused or os.path.exists(path)
         self._set_up(plan, settings, checked_clock(clock), pinned, path, sink)
         self._own_publisher = None if sink is publisher else sink
 
@@ -261,11 +265,6 @@ class Client(Unshared):
             diagnostics.warn("store", "values are being dropped: %s", str(error))
         return self._is_open
 
-    def _refuse_for_a_moment(self) -> None:
-        """Refuse all values for want of consent, until it is to be looked for again."""
-        stale = monotonic() + _LOOK
-        self._refusals = disabled.refusals(self.plan, NO_CONSENT, stale)
-
     def _sleeps(self) -> Consent | None:
         """Return what was said at a device whose store need not be opened, None if it has to be.
 
@@ -285,17 +284,8 @@ class Client(Unshared):
                 self._worker.recorded(Outcome.ACCEPTED)
 
     def _opening(self) -> Opening:
-        from clientsdk.sending.parts import Opening
-
-        return Opening(
-            self.plan,
-            self.settings,
-            self._file,
-            *self._to_open,
-            self._now,
-            self._source(),
-            self._tally,
-        )
+        given = self.plan, self.settings, self._file, *self._to_open
+        return Opening(*given, self._now, self._source(), self._tally)
 
     @property
     def _is_open(self) -> bool:
@@ -361,7 +351,7 @@ class Client(Unshared):
         return SystemSource()
 
     def _warn_that_it_forgets(self) -> None:
-        warn_that_it_forgets()
+        diagnostics.warn("memory", _FORGETS, quiet=math.inf)
 
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or return why not.
@@ -418,7 +408,8 @@ class Client(Unshared):
         if self._asleep:
             if self._sleeps() in UNGIVEN:
                 diagnostics.info_once(disabled.NOT_RECORDED)
-                self._refuse_for_a_moment()
+                # All values are refused until consent is to be looked for again.
+                self._refusals = disabled.refusals(self.plan, NO_CONSENT, monotonic() + _LOOK)
                 return self._count(NO_CONSENT, metric)
             if not self._wakes():
                 return self._count(Outcome.STORE_FULL, metric)

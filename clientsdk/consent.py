@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from sqlite3 import Connection
 
@@ -12,16 +12,19 @@ from clientsdk import diagnostics
 from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Consent
-from clientsdk.settings import GivenCeilings, Settings, checked_ceilings
+from clientsdk.settings import GivenCeilings, checked_ceilings
 from clientsdk.store import consent_groups, damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.plans import made_once
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
-from mechanisms.randomness import Source
 from sotto.clocks import if_known
 from sotto.errors import ParameterError, PlanError, SottoError, StoreError, did_you_mean, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from clientsdk.settings import Opening
 
 _SWITCHED_OFF = (
     "consent is not written: the SDK is switched off (by a variable such as SOTTO_DISABLED, or its "
@@ -39,33 +42,18 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 
 
 class ConsentKeeper:
-    """Writes consent for one client, which documents it; ``now`` returns ms since the epoch.
+    """Writes consent for one client, which documents it.
 
-    ``file`` is the device's; None if it has none. A client that is disabled has neither a store nor
-    a counter here: ``source`` and ``ceilings`` are for a store that is opened to write a withdrawal
-    then, and nothing else is asked of it.
+    A client that is disabled has neither a store nor a counter here: source and ceilings are for a
+    store that is opened to write a withdrawal then, and nothing else is asked of it.
     """
 
-    def __init__(
-        self,
-        store: Store | None,
-        plan: CompiledPlan,
-        settings: Settings,
-        counter: ItemCounter | None,
-        now: Callable[[], int],
-        file: str | None,
-        source: Source,
-        ceilings: Ceilings,
-    ) -> None:
+    def __init__(self, given: Opening, store: Store | None, counter: ItemCounter | None) -> None:
         self._store: Store = store  # type: ignore[assignment]
-        self._plan = plan
-        self._settings = settings
         self._counter: ItemCounter = counter  # type: ignore[assignment]
-        self._ceilings = ceilings
-        self._now = now
-        self._now_if_known = if_known(now)
-        self._file = file
-        self._source = source
+        self._opening = given
+        self._plan, self._settings, self._now = given.plan, given.settings, given.now
+        self._now_if_known = if_known(given.now)
         #: Whether nobody knows where the file is: the app gave no path that could be one.
         self.file_unknown = False
         self._owed = False
@@ -259,7 +247,7 @@ class ConsentKeeper:
         if self.file_unknown:
             raise StoreError("the withdrawal cannot be written: state is not the path of a file")
         self._owed = True
-        erased = self._withdraw_in_file(self._file, groups)
+        erased = self._withdraw_in_file(self._opening.file, groups)
         self._owed = False
         return erased
 
@@ -314,8 +302,8 @@ class ConsentKeeper:
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
     def _opened(self, path: str) -> Store:
-        now = self._now_if_known
-        return recovery.open_store(path, self._plan, self._ceilings, now, self._source)
+        given, now = self._opening, self._now_if_known
+        return recovery.open_store(path, given.plan, given.ceilings, now, given.source)
 
     def finish_withdrawal(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""

@@ -175,7 +175,7 @@ def is_unused(file: str) -> bool:
 
     Neither the file nor anything beside it is there, and it could be made.
     """
-    folder, name = os.path.split(os.path.abspath(file))
+    folder, name = os.path.split(file)
     try:
         beside = [each for each in os.listdir(folder) if each.startswith(name)]
     except OSError:
@@ -184,4 +184,4 @@ def is_unused(file: str) -> bool:
 
 
 def _may_be_made(file: str) -> bool:
-    return os.access(os.path.dirname(os.path.abspath(file)), os.W_OK | os.X_OK)
+    return os.access(os.path.dirname(file), os.W_OK | os.X_OK)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypedDict
 
     from clientsdk.publishers import Publisher
+    from clientsdk.stats import OutcomeTally
+    from mechanisms.randomness import Source
 
     class ClientOptions(TypedDict, total=False):
         """The arguments that a client may be made without."""
@@ -239,9 +241,8 @@ class Settings:
 
     def pinned(self, plan: CompiledPlan, ceilings: GivenCeilings | None) -> Ceilings:
         """Return what a new store is pinned to, with the app's own ceilings if there are any."""
-        if ceilings is None:
-            return self.lowered(plan.ceilings)
-        return self.lowered(lowered(checked_ceilings(ceilings), plan.ceilings))
+        own = plan.ceilings if ceilings is None else checked_ceilings(ceilings)
+        return self.lowered(lowered(own, plan.ceilings))
 
     def lowered(self, ceilings: Ceilings) -> Ceilings:
         """Return a plan's ceilings, lowered to what is set."""
@@ -251,6 +252,20 @@ class Settings:
         if self.ceiling_period is not None:
             period = min(period, micro_of("ceiling_period", self.ceiling_period))
         return Ceilings(min(period, lifetime), lifetime)
+
+
+@frozen
+class Opening:
+    """The arguments that a client was made with; ``now`` returns ms since the epoch."""
+
+    plan: CompiledPlan
+    settings: Settings
+    file: str | None
+    ceilings: Ceilings
+    publisher: Publisher
+    now: Callable[[], int]
+    source: Source
+    tally: OutcomeTally
 
 
 def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) -> Settings:
@@ -274,7 +289,7 @@ def _warn_of_misspelt() -> None:
         meant = name.upper()
         if meant.startswith("SOTTO_") and name not in (*known, *OTHERS):
             near = did_you_mean(meant, known)
-            if _WISH.search(meant):
+            if re.search(_WISH, meant):
                 near = "; SOTTO_DISABLED=1 switches the SDK off"
             if near:
                 warning = f"the variable {name} is not read{near}"
@@ -353,10 +368,6 @@ def _switch(text: str) -> bool:
     return _SWITCH[text.lower()]
 
 
-def _no_switch(text: str) -> bool:
-    return not _switch(text)
-
-
 def _epsilon(text: str) -> float:
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text, re.ASCII):
         raise ValueError
@@ -382,7 +393,7 @@ OTHERS = (
     *("SOTTO_STATE", "SOTTO_TOKEN"),
 )
 #: A name by which somebody may want to switch the SDK off, or on.
-_WISH = re.compile(r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)")
+_WISH = r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
 _EPSILON = (
     "an epsilon in [0.001, 100000] with at most 6 decimals, a period's at most the lifetime's"
 )
@@ -392,7 +403,7 @@ _TIME = "a number of seconds, at least 0"
 VARIABLES: Mapping[str, Variable] = {
     "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
     "SOTTO_DISABLE": Variable("disabled", _switch, _A_SWITCH, True),
-    "SOTTO_TELEMETRY": Variable("disabled", _no_switch, _A_SWITCH, True),
+    "SOTTO_TELEMETRY": Variable("disabled", lambda text: not _switch(text), _A_SWITCH, True),
     "SOTTO_CEILING_PERIOD": Variable("ceiling_period", _epsilon, _EPSILON, True),
     "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _epsilon, _EPSILON, True),
     "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),
@@ -470,7 +481,10 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
         )
     if path.startswith("~"):
         raise ParameterError("state must not begin with ~: pass os.path.expanduser(...) of it")
-    return path
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        raise ParameterError("state must be a whole path: the working directory is gone") from None
 
 
 def checked_publisher(publisher: Publisher | str) -> Publisher:
@@ -551,15 +565,6 @@ def checked_ceilings(given: GivenCeilings) -> Ceilings:
             "ceilings must be (period, lifetime); got a period's above the lifetime's: swap them"
         )
     return Ceilings(period, lifetime)
-
-
-def warn_that_it_forgets() -> None:
-    diagnostics.warn(
-        "memory",
-        "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor "
-        "does what is not sent",
-        quiet=math.inf,
-    )
 
 
 def checked_time(at: float | datetime | None, now: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from clientsdk import diagnostics
@@ -14,7 +13,6 @@ from clientsdk.outcomes import FlushResult
 from clientsdk.recorder import Recorder
 from clientsdk.sending.tasks import BackgroundCall, FlushTask, out_of_time
 from clientsdk.sending.worker import Worker
-from clientsdk.stats import OutcomeTally
 from clientsdk.store import idle, outbox
 from clientsdk.store.database import READ
 from clientsdk.store.schema import LOCK_PATIENCE, NEVER
@@ -23,31 +21,24 @@ from sotto.errors import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from clientsdk.publishers import Publisher
     from clientsdk.sending.sender import Sender
+    from clientsdk.settings import Opening
 
 
 class Outgoing:
-    """Puts a client's store, sender and counts in order; ``now`` returns ms since the epoch."""
+    """Puts a client's store, sender and counts in order."""
 
     def __init__(
-        self,
-        store: Store,
-        publisher: Publisher,
-        age: int | None,
-        recorder: Recorder,
-        consent: ConsentKeeper,
-        tally: OutcomeTally,
-        now: Callable[[], int],
+        self, given: Opening, store: Store, recorder: Recorder, consent: ConsentKeeper
     ) -> None:
         self._store = store
-        self._sends = publisher, age
+        self._sends = given.publisher, given.settings.quota.age_ms
         self._sender: Sender | None = None
         self._recorder = recorder
         self._counter = recorder.counter
         self._consent = consent
-        self._tally = tally
-        self._now = now
+        self._tally = given.tally
+        self._now = given.now
 
     @property
     def sender(self) -> Sender:

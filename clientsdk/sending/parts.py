@@ -14,13 +14,7 @@ from sotto.clocks import if_known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clientsdk.publishers import Publisher
-    from clientsdk.settings import Settings
-    from clientsdk.stats import OutcomeTally
-    from mechanisms.randomness import Source
-    from sotto.plan.compiled import Ceilings, CompiledPlan
+    from clientsdk.settings import Opening
 
 
 @frozen
@@ -29,20 +23,6 @@ class ClientParts:
     recorder: Recorder
     consent: ConsentKeeper
     outgoing: Outgoing
-
-
-@frozen
-class Opening:
-    """The arguments that a client was made with."""
-
-    plan: CompiledPlan
-    settings: Settings
-    file: str | None
-    ceilings: Ceilings
-    publisher: Publisher
-    now: Callable[[], int]
-    source: Source
-    tally: OutcomeTally
 
 
 def open_parts(given: Opening) -> ClientParts:
@@ -56,10 +36,8 @@ def open_parts(given: Opening) -> ClientParts:
     if not settings.disabled:
         warn_if_nothing_fits(plan, store.ceilings)
     recorder = Recorder(store, plan, source)
-    counter = recorder.counter
-    consent = consent_of(given, store, counter)
-    tried = given.publisher, settings.quota.age_ms
-    outgoing = Outgoing(store, *tried, recorder, consent, given.tally, now)
+    consent = consent_of(given, store, recorder.counter)
+    outgoing = Outgoing(given, store, recorder, consent)
     return ClientParts(store, recorder, consent, outgoing)
 
 
@@ -67,8 +45,6 @@ def consent_of(
     given: Opening, store: Store | None = None, counter: ItemCounter | None = None
 ) -> ConsentKeeper:
     """Return what writes a client's consent; one that is disabled needs no store for it."""
-    plan, settings, file = given.plan, given.settings, given.file
-    if settings.disabled:
-        plan = plan_if_honoured(plan)
-    source, ceilings = given.source, given.ceilings
-    return ConsentKeeper(store, plan, settings, counter, given.now, file, source, ceilings)
+    if given.settings.disabled:
+        given = replace(given, plan=plan_if_honoured(given.plan))
+    return ConsentKeeper(given, store, counter)
