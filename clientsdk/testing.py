@@ -7,11 +7,13 @@ Whoever knows the seed can predict what a seeded client draws: it protects nobod
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypedDict, Unpack, overload
 
+from clientsdk import diagnostics
 from clientsdk.client import Client
 from clientsdk.outcomes import Outcome
 from clientsdk.preview import meaning
@@ -25,6 +27,7 @@ from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.plan.measures import Measure
 from sotto.wire.format import decode_message
 
+_LEAKS = "a seeded client may send what reveals the true values: make a Client in an app"
 #: An error shows so many of the reports that were there instead.
 _SHOWN = 10
 _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "ms": 1}
@@ -100,6 +103,8 @@ class SeededClient(Client):
                 f"publisher must be a MemoryPublisher, not {type(self.publisher).__name__}: what a "
                 "seeded client sends reveals the true values; leaks_values=True if that is meant"
             )
+        if leaks_values:
+            diagnostics.warn("seeded", _LEAKS, quiet=math.inf)
         super().__init__(
             plan,
             state=NO_LIFETIME_BOUND if state is None else state,
@@ -119,6 +124,21 @@ class SeededClient(Client):
 
     def _warn_that_it_forgets(self) -> None:
         """Do not: that is what tests and simulations want."""
+
+
+class SeededOptions(TypedDict, total=False):
+    """The arguments that a seeded client may be made without."""
+
+    state: str | os.PathLike[str] | None
+    publisher: Publisher | None
+    clock: FakeClock | None
+    leaks_values: bool
+    ceilings: tuple[float, float] | Ceilings | None
+    consent: bool
+    background: bool
+    quota: Quota | None
+    settings: Settings | None
+    segments: Mapping[str, str | None] | None
 
 
 class Recorded(NamedTuple):
@@ -156,25 +176,11 @@ class WatchedClient(SeededClient):
         plan: CompiledPlan | bytes | str | os.PathLike[str],
         *,
         seed: int = 0,
-        state: str | os.PathLike[str] | None = None,
-        publisher: Publisher | None = None,
-        clock: FakeClock | None = None,
-        leaks_values: bool = False,
-        consent: bool = True,
-        settings: Settings | None = None,
+        **options: Unpack[SeededOptions],
     ) -> None:
         self.recorded: list[Recorded] = []
         self.outside: list[Recorded] = []
-        super().__init__(
-            plan,
-            seed=seed,
-            state=state,
-            publisher=publisher,
-            clock=clock,
-            leaks_values=leaks_values,
-            consent=consent,
-            settings=settings,
-        )
+        super().__init__(plan, seed=seed, **options)
 
     def record(self, metric: str, value: object) -> Outcome:
         outcome = super().record(metric, value)

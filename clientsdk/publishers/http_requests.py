@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import math
 import socket
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from clientsdk import diagnostics
 from sotto.errors import PublishError
 
 #: Likely mistakes of an app's developer, by the status or by what was raised.
@@ -24,6 +26,11 @@ _HINTS: dict[int | str, str] = {
     "SSLCertVerificationError": "its certificate is not trusted, has ended, or has another name",
     "SSLError": "does the url begin with https:// where it takes http?",
 }
+#: Any 2xx is an acknowledgement; web servers give one for whatever is posted to a wrong path.
+_WEB_SERVER = (
+    "the collector took reports and answered with a text, as Sotto's does not: reports are lost if "
+    "it is another web server; check the url"
+)
 
 
 class Request(threading.Thread):
@@ -70,7 +77,11 @@ class Request(threading.Thread):
 
     def require_success(self) -> None:
         """Raise PublishError unless the answer says that the request has succeeded."""
+        # Only reports to the collector itself: others mean something else by an answer.
+        reports = self.receiver == "collector" and self._sent[0] == "POST"
         if self.status // 100 == 2:
+            if reports and self.answer:
+                diagnostics.warn("answer", _WEB_SERVER, quiet=math.inf)
             return
         if self.given_up or self._error == "TimeoutError":
             raise PublishError(f"the {self.receiver} did not answer in time")
@@ -79,8 +90,7 @@ class Request(threading.Thread):
             raise PublishError(reached + hint(self._error))
         self.connection.close()
         said = f"the {self.receiver} answered with status {self.status}"
-        # Only reports to the collector itself: others mean something else by it.
-        if self.receiver == "collector" and self._sent[0] == "POST":
+        if reports:
             said += hint(self.status)
         raise PublishError(said, retry_after=self._hint)
 

@@ -22,7 +22,7 @@ from sqlite3 import Connection, Cursor
 from threading import get_ident
 from time import monotonic
 
-from clientsdk import lifecycle
+from clientsdk import diagnostics, lifecycle
 from clientsdk.outcomes import CLOSED
 from clientsdk.store import schema
 from sotto.errors import StoreError
@@ -34,6 +34,11 @@ else:
     Protocol = object
 
 _uses = itertools.count(1)
+#: How often each file was opened in this process: so often by an app that makes a client a request.
+_opened: dict[str, int] = {}
+_MANY = 100
+_CLIENTS = "many clients were made for one state file: make one when the app starts, and share it"
+_DROPPED = "the device's store cannot be used: its client is being deleted, as in __del__"
 _GONE = "the device's store cannot be used: its file is gone; put it back, or start the app again"
 
 
@@ -103,6 +108,10 @@ class DeviceDatabase(lifecycle.Forkable):
         """Open the file, made if absent; StoreError if that cannot be done."""
         # No cycle: the connection of a client that is dropped is closed at once.
         self._contents = weakref.proxy(contents)
+        if self.path is not None:
+            _opened[self.path] = _opened.get(self.path, 0) + 1
+            if _opened[self.path] == _MANY:
+                diagnostics.warn("clients", _CLIENTS)
         self._connect(create=True)
         lifecycle.watch_forks(self)
 
@@ -404,6 +413,8 @@ class Transaction(Hold):
                 database.let_go()
             if isinstance(error, schema.FAULTS):
                 raise _unusable(error) from error
+            if isinstance(error, ReferenceError):
+                raise StoreError(_DROPPED) from None
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -68,12 +68,15 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def refuse(status: int, *headers: tuple[str, str]) -> Callable[[Handler], None]:
+def refuse(
+    status: int, *headers: tuple[str, str], content: bytes = b""
+) -> Callable[[Handler], None]:
     def answer(handler: Handler) -> None:
         handler.send_response(status)
-        for header in (*headers, ("Content-Length", "0")):
+        for header in (*headers, ("Content-Length", str(len(content)))):
             handler.send_header(*header)
         handler.end_headers()
+        handler.wfile.write(content)
 
     return answer
 

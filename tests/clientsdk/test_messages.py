@@ -12,6 +12,7 @@ import copy
 import datetime
 import decimal
 import enum
+import gc
 import io
 import json
 import os
@@ -20,13 +21,15 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing, redirect_stderr
+from contextlib import chdir, closing, redirect_stderr
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
 from opentelemetry.metrics import get_meter_provider
+from publishing import Collector, refuse
 
 import sotto_cli
 from clientsdk import (
@@ -45,6 +48,7 @@ from clientsdk.otel import SottoMeterProvider
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.plan.compile import parse_plan
+from sotto.wire.format import Row, encode_message
 
 TABLE = Path(__file__).with_name("messages.txt")
 PLAN = """\
@@ -123,16 +127,66 @@ def written(before: str, after: str) -> Callable[[], object]:
     return lambda: parse_plan(PLAN.replace(before, after, 1)).compile()
 
 
-def commanded(words: str) -> Callable[[], object]:
+def commanded(words: str, plan: str = PLAN) -> Callable[[], object]:
     """A command of which the last line on standard error is what it says."""
 
     def run() -> None:
-        Path("plan.yaml").write_text(PLAN)
+        Path("plan.yaml").write_text(plan)
         with redirect_stderr(io.StringIO()) as said:
-            assert sotto_cli.main(words.split()) == 2
+            assert sotto_cli.main(words.split()) == (1 if "--strict" in words else 2)
         raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
 
     return run
+
+
+def warned(mistake: Callable[[], object]) -> Callable[[], object]:
+    """A mistake that is answered by a warning: the last one."""
+
+    def run() -> None:
+        with patch("clientsdk.diagnostics.warn") as warn:
+            mistake()
+        _, text, *details = warn.call_args.args
+        raise ValueError(text % tuple(details) if details else text)
+
+    return run
+
+
+def recorded_in_del() -> None:
+    class Holder:
+        def __del__(self) -> None:
+            self.outcome.append(self.client.record("crash", True))
+
+    holder = Holder()
+    holder.client, holder.outcome, holder.itself = client(state="device.db"), [], holder
+    holder.client.give_consent()
+    outcome = holder.outcome
+    gc.disable()
+    del holder
+    gc.collect()
+    gc.enable()
+    assert outcome == ["store_full"]
+
+
+def hundred_clients() -> None:
+    for _ in range(100):
+        with client(state="device.db") as one:
+            one.give_consent()
+
+
+def posted_to_a_web_server() -> None:
+    with Collector() as server:
+        server.answer = refuse(200, content=b"ok")
+        message = encode_message(bytes(32), 3, [(0, [Row(0, b"p" * 16, b"c" * 16, 0, b"\1")])])
+        with closing(HttpPublisher(server.url)) as publisher:
+            publisher.publish(3, message)
+        server.shutdown()
+
+
+def a_folder_that_is_gone() -> None:
+    os.mkdir("gone")
+    with chdir("gone"):
+        os.rmdir(os.getcwd())
+        client(state="device.db")
 
 
 def other_database() -> None:
@@ -199,6 +253,7 @@ ARGUMENTS = {
     "a path with a tilde": opened(state="~/device.db"),
     "a folder that is not there": opened(state=Path("home") / "device.db"),
     "a folder for a file": a_folder,
+    "a folder that is gone": a_folder_that_is_gone,
     "a database of another app": other_database,
     "a file of another collector": another_collector,
     "no publisher": opened(publisher=None),
@@ -221,6 +276,12 @@ ARGUMENTS = {
     "a log without a folder": refused(EmbeddedLogPublisher, None),
     "fsync as a switch": refused(EmbeddedLogPublisher, "log", fsync=True),
     "a topic without an epoch": refused(KafkaPublisher, "localhost:9092", "reports"),
+    "a time limit too short": refused(KafkaPublisher, "a:9092", "reports-e1-p8", timeout=0.1),
+    "a time limit that is none": refused(
+        KafkaPublisher, "a:9092", "reports-e1-p8", timeout=float("nan")
+    ),
+    "a compression": refused(KafkaPublisher, "a:9092", "reports-e1-p8", compression="lz5"),
+    "a broker without a port": refused(KafkaPublisher, "nowhere", "reports-e1-p8"),
     "brokers in a list": refused(KafkaPublisher, ["localhost:9092"], "reports-e1-p8"),
     "one ceiling": opened(ceilings=6),
     "ceilings in millionths": opened(ceilings=(6_000_000, 300_000_000)),
@@ -329,12 +390,28 @@ COMMANDS = {
     "users below zero": commanded("design plan.yaml --users -5"),
     "a metric misspelt in a command": commanded("design plan.yaml --metric thme"),
     "a mechanism misspelt in a command": commanded("audit --mechanism granu --no-attack"),
+    "a value with a blank at its end": commanded(
+        "plan check plan.yaml --strict", PLAN.replace("[dark]", "['dark ']")
+    ),
+    "a folder for a plan": commanded("plan check ."),
+    "a folder for a table": commanded(
+        "replay --plan plan.yaml --input . --out o --time-column t --device-column d"
+    ),
+    "a folder that is no log": commanded("aggregate --plan plan.yaml --log . --state state"),
     "an output in no folder": commanded("plan compile plan.yaml -o nowhere/plan.json"),
     "a state without results": commanded("estimates --state nowhere"),
     "a state without a run": commanded("backup --state nowhere --out backup.tar"),
     "a device's file that is none": commanded("ledger plan.yaml"),
 }
-MISTAKES = VALUES | ARGUMENTS | PLANS | COMMANDS | MEASURES
+WARNINGS = {
+    "a value in __del__": warned(recorded_in_del),
+    "a client a request": warned(hundred_clients),
+    "a seeded client that sends": warned(
+        lambda: SeededClient(COMPILED, seed=1, publisher=MemoryPublisher(), leaks_values=True)
+    ),
+    "a web server for a collector": warned(posted_to_a_web_server),
+}
+MISTAKES = VALUES | ARGUMENTS | PLANS | COMMANDS | MEASURES | WARNINGS
 
 
 def said_of(mistake: Callable[[], object]) -> str:

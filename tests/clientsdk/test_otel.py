@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import requests
 from device_plans import START, WEEK
-from opentelemetry import baggage, context, metrics
+from opentelemetry import baggage, context
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.instrumentation.requests import RequestsInstrumentor
 from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
@@ -34,7 +34,6 @@ from clientsdk.otel import SottoMeterProvider
 from clientsdk.recorder import MEASURED
 from clientsdk.testing import FakeClock, SeededClient, WatchedClient, reported
 from pipelines.aggregation.result_rows import estimate
-from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
 
 FLEETS, TIMES, PERIODS = 60, 80, 20
@@ -383,15 +382,6 @@ def test_a_tee_leaves_the_apps_own_figures_unchanged(caplog):
         "the observable app.seen.gauge is not recorded: has several values, by attributes that "
         "are no segments",
     ]
-
-
-def test_a_provider_that_stands_for_another_is_no_provider_to_tee_to():
-    with pytest.raises(ParameterError, match="also must be a provider that the app has made"):
-        SottoMeterProvider(
-            SeededClient(LATENCY, seed=1), also=metrics._internal._ProxyMeterProvider()
-        )
-    with pytest.raises(ValueError, match="client must be a Client; got str"):
-        SottoMeterProvider("plan.json")
 
 
 def test_a_plan_that_names_no_instrument_is_told(caplog):
