@@ -59,6 +59,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError
 from sotto.exit_status import ExitStatus
 from sotto.plan.files import plans_of
@@ -106,6 +107,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.log_retention is not None and (args.log is None or not args.follow):
         raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
+    if args.since is not None and args.since >= (args.as_of or now_ms()):
+        options.warn("--since is after now, or --as-of: nothing that is there is taken")
     plans, candidates = plans_of(args.plan)
     source, publish = _source(args), _publish(args)
     from pipelines.storage.directory import StateDirectory

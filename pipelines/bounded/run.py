@@ -98,7 +98,8 @@ class RunResult:
             f"{tally.reports:,} reports, {size}, {self.runs} runs, {self.seconds:.1f} s, "
             f"{rate:,.0f} reports a second"
         )
-        nothing = {"bytes": "nothing new in the log", "reports": "nothing that these plans cure"}
+        new = "new in the log" if self.generation else "in the log yet: is it where reports go to?"
+        nothing = {"bytes": f"nothing {new}", "reports": "nothing that these plans cure"}
         if not self.runs:
             said = nothing.get(self.unit, "nothing new")
         elif self.unit == "reports":

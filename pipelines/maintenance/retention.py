@@ -22,6 +22,7 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from pipelines.bounded.run import Progress, opened
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest, expired
@@ -66,7 +67,7 @@ def retain(
     directory = StateDirectory(state_dir)
     if dry_run:
         manifest = directory.manifest()
-        return _removable(manifest, directory.plans.registry(manifest.plans), log, keep, clock())
+        return _removable(manifest, directory.plans.with_given((), {})[0], log, keep, clock())
     directory.manifest()  # Refuses what no run has made.
     with opened(state_dir, (), None, database, lambda step: None, wait=wait) as (driver, _):
         now = clock()
@@ -143,8 +144,7 @@ def old_segments(
             f"segments must be kept for at least {duration_text(registry.horizon)}, for which "
             f"plans take reports, not {duration_text(keep)}"
         )
-    if not log.is_dir():
-        raise AggregationError(f"there is no log in {log}")
+    EmbeddedLog(log).open(None)
     for partition in partitions(log):
         last = manifest.last.get(partition.name)
         if last is None or manifest.clock is None:

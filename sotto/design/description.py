@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from textwrap import wrap
+from unicodedata import normalize
 
 from mechanisms.estimate import ShareNoise
 from sotto.columns import columns, table
@@ -34,6 +35,14 @@ _PARAMETERS = {
 def warnings(plan: CompiledPlan, levels: spending.Levels, now: int) -> list[str]:
     """Return what a plan asks much of, of a device that begins at ``now`` (ms), a line each."""
     found = spending.warnings(plan, levels, now) + segments.warnings(plan)
+    named = [*plan.segments, *((each.name, each.domain or ()) for each in plan.metrics)]
+    found += [
+        f"{name}: the value {value!r} has blanks at an end, or accents apart from their letters "
+        "(NFD): an app must record it written the same"
+        for name, values in named
+        for value in values
+        if value != normalize("NFC", value.strip())
+    ]
     return [*found, *filter(None, [plan.ending(now)])]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, PlanError
 from sotto.plan.compiled import CompiledPlan
 
 _ENDINGS = (".json", ".yaml", ".yml")
@@ -27,6 +27,8 @@ def plan_of(path: Path) -> LoadedPlan:
 
     Raises PlanError if it is none, OSError if the file cannot be read.
     """
+    if path.is_dir():
+        raise PlanError(f"{path} must be a plan's file; got a folder, which --plans takes")
     if path.suffix == ".json":
         return LoadedPlan(CompiledPlan.from_file(path), {}, {})
     # A compiled plan is read without pydantic.

@@ -146,6 +146,11 @@ def test_errors_are_one_line(folder, capsys, given, message):
     assert error.count("\n") == 1
 
 
+def test_a_time_to_come_leaves_out_all_that_is_there(folder, capsys):
+    assert main(["aggregate", *arguments(folder), "--log", "nowhere", "--since", "2090-01-01"]) == 2
+    assert "warning: --since is after now" in capsys.readouterr().err
+
+
 def test_there_are_no_estimates_without_a_run(tmp_path, capsys):
     assert main(["estimates", "--state", str(tmp_path)]) == 2
     assert "there are no results" in capsys.readouterr().err
