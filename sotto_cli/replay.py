@@ -163,10 +163,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _target(args: argparse.Namespace) -> tuple[Broker, ReportTopic] | None:
     """Return the topic that takes what is played back, if one is named."""
-    broker = args.kafka or args.broker
     if args.out is None and args.topic is None:
         raise ParameterError("--out DIR is missing, or --topic NAME with --kafka or --broker")
-    if (broker is None) != (args.topic is None):
+    if bool(args.kafka or args.broker) != bool(args.topic):
         raise ParameterError("--topic goes with --kafka or --broker")
     if args.topic is None:
         return None

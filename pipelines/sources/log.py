@@ -64,12 +64,9 @@ class EmbeddedLog:
         return EmbeddedLog, (self.path.absolute(),)
 
     def open(self, registry: Registry | None) -> None:
-        if not self.path.is_dir():
-            raise MissingError(f"there is no log in {self.path}")
-        if not any(map(segments, partitions(self.path))) and any(
-            map(Path.is_file, self.path.iterdir())
-        ):
-            raise MissingError(f"{self.path} is no log, a folder of partitions: it has files")
+        empty = not any(map(segments, partitions(self.path)))
+        if not self.path.is_dir() or (empty and any(map(Path.is_file, self.path.iterdir()))):
+            raise MissingError(f"there is no log in {self.path}: expected a folder of partitions")
 
     def names(self) -> Sequence[str]:
         return [path.name for path in partitions(self.path)]

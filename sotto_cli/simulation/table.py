@@ -264,8 +264,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
 def _read(path: Path, columns: Columns) -> Table:
     name = path.name.lower()
     if not path.is_file():
-        wrong = "must be one table; got a folder" if path.is_dir() else "is no such file"
-        raise ParameterError(f"--input {path} {wrong}: name a file of recordings")
+        raise ParameterError(f"--input {path} must be a file: there is none, or it is a folder")
     if not name.endswith(_ENDINGS):
         raise ParameterError(f"{path} must end in one of {', '.join(_ENDINGS)}")
     # Not before: processes that play devices back need no Arrow.

@@ -696,7 +696,7 @@ class TestCommand:
             (["--send-every", "0ms"], "--send-every"),
             (["--until", "later"], "--until: 'later' must be a time"),
             (["--plan", "no-such-plan.yaml"], "no-such-plan.yaml"),
-            (["--input", "no-such.csv"], "no such file"),
+            (["--input", "no-such.csv"], "--input no-such.csv must be a file"),
         ],
     )
     def test_errors(self, tmp_path, capsys, extra, says):
