@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -16,7 +15,6 @@ from pydantic import (
     Field,
     StrictBool,
     StrictStr,
-    ValidationError,
     ValidationInfo,
     create_model,
     model_validator,
@@ -24,8 +22,7 @@ from pydantic import (
 
 from pipelines.alerts.notifiers import NOTIFIERS
 from pipelines.alerts.notifiers.base import Notifier, checked_url
-from sotto.errors import ParameterError
-from sotto.plan.document import yaml_reason
+from pipelines.results.yaml_files import read_yaml
 from sotto.plan.scalars import Duration
 
 #: Kinds of estimates that can be watched, and those that are unless others are named.
@@ -122,31 +119,5 @@ def load_configuration(path: Path) -> Configuration:
 
     Raises ParameterError, with all that is wrong and what is expected, if it is none.
     """
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
-    except UnicodeDecodeError:
-        raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
-    if not isinstance(document, dict):
-        names = ", ".join(Configuration.model_fields)
-        raise ParameterError(f"{path} must be a YAML mapping with keys of {names}")
-    try:
-        return Configuration.model_validate(document, context={"folder": path.parent})
-    except ValidationError as error:
-        raise ParameterError("\n".join(f"{path}: {line}" for line in _lines(error))) from None
-
-
-def _lines(error: ValidationError) -> list[str]:
-    """Return a line a problem: where it is, and what is expected."""
-    found = []
-    for each in error.errors(include_url=False):
-        place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
-        if each["type"] == "missing":
-            found.append(f"{place} is missing")
-        elif each["type"] == "extra_forbidden":
-            found.append(f"unknown key {place}")
-        else:
-            message = each["msg"].removeprefix("Value error, ")
-            found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)
+    found: Configuration = read_yaml(path, Configuration, None)
     return found

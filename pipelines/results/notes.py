@@ -9,20 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
-    ValidationError,
 )
 
 from pipelines.results.fields import moment
-from sotto.errors import ParameterError
-from sotto.plan.document import yaml_reason
+from pipelines.results.yaml_files import read_yaml
 from sotto.plan.durations import parse_time
 
 #: Bytes of a request that adds a note, at most.
@@ -43,9 +39,6 @@ class TimeNote(BaseModel):
 
     at: Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str)]
     text: Annotated[str, Field(min_length=1, max_length=120), AfterValidator(str.strip)]
-
-
-_NOTES = TypeAdapter(tuple[TimeNote, ...])
 
 
 class Notes:
@@ -72,21 +65,9 @@ class Notes:
     def read(self) -> list[TimeNote]:
         """Return the notes by time; ParameterError if the file is no list of notes."""
         try:
-            found = yaml.safe_load(self._path.read_text("utf-8")) or []
-            notes = _NOTES.validate_python(found)
+            notes: tuple[TimeNote, ...] = read_yaml(self._path, tuple[TimeNote, ...], [])
         except FileNotFoundError:
             return []
-        except yaml.YAMLError as error:
-            raise ParameterError(
-                f"{self._path} cannot be read as YAML: {yaml_reason(error)}"
-            ) from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ParameterError(
-                f"{self._path} must be a list of notes, each with at and text; {where}: "
-                f"{first['msg']}"
-            ) from None
         return sorted(notes, key=lambda note: note.at)
 
     def add(self, note: TimeNote) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from sotto.errors import ParameterError
-from sotto.plan.document import yaml_reason
+from pipelines.results.yaml_files import read_yaml
 
 _Text = Annotated[str, BeforeValidator(str)]
 
@@ -46,11 +44,5 @@ class BoardsFile(_BoardsModel):
 
 def load_boards(path: Path) -> BoardsFile:
     """Return what a file says; ParameterError if it is not such a file."""
-    try:
-        return BoardsFile.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ParameterError(f"{path}: {where}: {first['msg']}") from None
+    found: BoardsFile = read_yaml(path, BoardsFile, {})
+    return found

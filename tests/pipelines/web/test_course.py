@@ -152,7 +152,7 @@ def test_only_the_origins_of_the_file_may_embed_a_chart_and_nothing_else(app):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("boards: 3", "boards"), ("embed: ['*']", "embed.0"), ("[", "YAML"), ("other: 1", "other")],
+    [("boards: 3", "boards"), ("embed: ['*']", "embed.1"), ("[", "YAML"), ("other: 1", "other")],
 )
 def test_a_file_of_boards_that_is_wrong_says_where(tmp_path, text, said):
     path = tmp_path / "boards.yaml"

@@ -1,0 +1,48 @@
+"""Files of YAML that a user writes: read whole, checked by pydantic, refused with all problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from sotto.errors import ParameterError
+from sotto.plan.document import yaml_reason
+
+
+def read_yaml(path: Path, kind: Any, empty: object) -> Any:
+    """Return what a file says, as a type that pydantic validates.
+
+    ``empty``: the document of a file without any. Paths in it are relative to its folder.
+
+    Raises ParameterError, with all that is wrong and what is expected.
+    """
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+        document = empty if found is None else found
+        return TypeAdapter(kind).validate_python(document, context={"folder": path.parent})
+    except yaml.YAMLError as error:
+        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
+    except UnicodeDecodeError:
+        raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
+    except ValidationError as error:
+        raise ParameterError("\n".join(f"{path}: {line}" for line in _lines(error))) from None
+
+
+def _lines(error: ValidationError) -> list[str]:
+    """Return a line a problem: where it is, and what is expected."""
+    found = []
+    for each in error.errors(include_url=False):
+        place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
+        if each["type"] == "missing":
+            found.append(f"{place} is missing")
+        elif each["type"] == "extra_forbidden":
+            found.append(f"unknown key {place}")
+        elif each["type"] == "model_type":
+            found.append(f"{place or 'the file'} must be a mapping, such as {{key: value}}")
+        else:
+            message = each["msg"].removeprefix("Value error, ")
+            found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)
+    return found
