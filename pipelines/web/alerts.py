@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from mechanisms.estimators.shifts import LEARNED
 from pipelines.alerts.evaluation import Judgement, smoothed
@@ -133,36 +133,29 @@ def _chart(judgement: Judgement) -> charts.Chart | None:
     if line is None:
         return None
     first = max(0, len(series.values) - _WINDOWS)
-    shown = range(first, len(series.values))
-    starts = [series.start(at) for at in shown]
-    unit = series.unit
+    starts = [series.start(at) for at in range(first, len(series.values))]
+    values = [
+        _in_window(each, value, reach, series.unit)
+        for each, value, reach in zip(
+            starts, series.values[first:].tolist(), 1.96 * series.errors[first:], strict=True
+        )
+    ]
+    shown = replace(line, values=line.values[first:], errors=line.errors[first:])
+    name, unit = series.figure.name, series.unit or ""
+    windows = charts.Line(name, starts, values, [False] * len(starts), shown)
+    moved = [shift for shift in judgement.found.shifts if shift.onset >= first]
+    marks = [
+        charts.Mark(series.start(each.onset), number, "moved")
+        for number, each in enumerate(moved, 1)
+    ]
+    title = f"{name}, window by window, raw and smoothed"
+    panel = charts.SeriesPanel(name, unit, [windows])
+    return charts.series(title, [panel], "window from", marks)
 
-    def draw(axes: Axes) -> None:
-        # A gap at each shift, so that the line does not climb through it.
-        cuts = [shift.onset for shift in judgement.found.shifts if shift.onset > first]
-        for begin, end in zip([first, *cuts], [*cuts, len(series.values)], strict=True):
-            where = charts.places([series.start(at) for at in range(begin, end)])
-            level, error = line.values[begin:end], 1.96 * line.errors[begin:end]
-            axes.fill_between(where, level - error, level + error, color=charts.WASH, linewidth=0)
-            axes.plot(where, level, color=charts.EVERY, linewidth=2)
-        for cut in cuts:
-            axes.axvline(charts.places([series.start(cut)])[0], color=charts.BAD, linewidth=1.2)
-        seen = np.isfinite(series.values[first:])
-        spots, values = np.array(charts.places(starts))[seen], series.values[first:][seen]
-        reach = 1.96 * series.errors[first:][seen]
-        axes.vlines(spots, values - reach, values + reach, color=charts.ESTIMATE, linewidth=2.4)
-        texts = [
-            f"from {formats.day(start)}: {formats.quantity(value, unit)}, "
-            f"95 % {formats.interval(value - half, value + half, unit)}"
-            for start, value, half in zip(
-                itertools.compress(starts, seen), values, reach, strict=True
-            )
-        ]
-        charts.dots(axes, spots, values, texts)
-        name = f"{series.figure.name}; line: {line.model}"
-        charts.scale(axes, "y", formats.writer_of(unit), name)
-        axes.locator_params("y", nbins=4)
-        charts.days(axes, starts, 5, "window from")
 
-    title = f"{series.figure.name}, window by window, raw and smoothed"
-    return charts.Chart(title=title, draw=draw, height=230)
+def _in_window(start: datetime, value: float, reach: float, unit: str | None) -> charts.Value:
+    if math.isnan(value):
+        return (None, None, "")
+    ends = (value - reach, value + reach)
+    told = f"{formats.quantity(value, unit)}, 95 % {formats.interval(*ends, unit)}"
+    return (value, ends, f"from {formats.day(start)}: {told}")

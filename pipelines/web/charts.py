@@ -271,36 +271,6 @@ def _shown_over(text: str) -> str:
     return f"<title>{escape(bytes.fromhex(text).decode())}</title>"
 
 
-def mark(
-    axes: Axes,
-    at: float,
-    value: float | None,
-    interval: tuple[float, float] | None,
-    title: str,
-    *,
-    colour: str = ESTIMATE,
-    across: bool = False,
-) -> None:
-    """Draw an estimate and its interval, as far as there are any, upright or ``across``."""
-
-    def plot(values: Sequence[float], **style: Any) -> None:
-        places = [at] * len(values)
-        x, y = (values, places) if across else (places, values)
-        axes.plot(x, y, gid=titled(title), color=colour, **style)
-
-    if interval is not None:
-        plot(interval, linewidth=2.4)
-    if value is not None:
-        plot(
-            [value],
-            marker="o",
-            markersize=6.5,
-            markerfacecolor=colour,
-            markeredgecolor=CARD,
-            markeredgewidth=0.8,
-        )
-
-
 def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> None:
     """Write the numbers of one axis, and below or above it what they count."""
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -374,7 +344,7 @@ def intervals(
             at, ends = zip(*known, strict=True)
             axes.hlines(at, *zip(*ends, strict=True), color=ESTIMATE, linewidth=2.4)
         shown = [at for at, each in enumerate(values) if each[0] is not None]
-        dots(axes, [values[at][0] for at in shown], shown, [values[at][2] for at in shown])
+        _dots(axes, [values[at][0] for at in shown], shown, [values[at][2] for at in shown])
         rows(axes, names)
         scale(axes, "x", writer_of(unit), label)
         axes.locator_params("x", nbins=6)
@@ -515,10 +485,10 @@ def _line(axes: Axes, line: Line) -> None:
     for chosen, inside in ((~is_open, colour), (is_open, CARD)):
         shown = np.flatnonzero(chosen & np.isfinite(values)).tolist()
         texts = [line.values[each][2] for each in shown]
-        dots(axes, at[shown], values[shown], texts, inside=inside)
+        _dots(axes, at[shown], values[shown], texts, inside=inside)
 
 
-def dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:
+def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:
     """Draw estimates, with a text for each; as one artist, since each takes its time."""
     if not texts:
         return

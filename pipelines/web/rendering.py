@@ -118,28 +118,19 @@ class ServedLinks:
         return f"/api/v1/estimates?{urlencode(asked)}"
 
 
-class Anchors:
+class Anchors(views.Links):
     """Places in one file, which shows one window of every metric."""
 
     def page(self, name: str) -> str | None:
         return f"#{name}"
-
-    def board(self, name: str) -> str | None:
-        return None
 
     def metric(
         self, key: MetricKey, window: Window | None = None, query: RangeQuery | None = None
     ) -> str | None:
         return None if window is not None else f"#{_place('metric', *key)}"
 
-    def chart(self, page: str | None, name: str, form: str) -> str | None:
-        return None
-
     def plan(self, plan: CompiledPlan) -> str | None:
         return f"#{_place('plan', plan.collector, plan.plan, plan.version)}"
-
-    def data(self, window: Window, form: str) -> str | None:
-        return None
 
 
 def _place(*parts: object) -> str:

@@ -24,17 +24,20 @@ class Links(Protocol):
 
     def page(self, name: str) -> str | None: ...
 
-    def board(self, name: str) -> str | None: ...
+    def board(self, name: str) -> str | None:
+        return None
 
     def metric(
         self, key: MetricKey, window: Window | None = None, query: RangeQuery | None = None
     ) -> str | None: ...
 
-    def chart(self, page: str | None, name: str, form: str) -> str | None: ...
+    def chart(self, page: str | None, name: str, form: str) -> str | None:
+        return None
 
     def plan(self, plan: CompiledPlan) -> str | None: ...
 
-    def data(self, window: Window, form: str) -> str | None: ...
+    def data(self, window: Window, form: str) -> str | None:
+        return None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from pipelines.web.charts import (
     BAD,
+    CARD,
     ESTIMATE,
     EVERY,
     NARROW,
@@ -22,7 +23,6 @@ from pipelines.web.charts import (
     WIDE,
     Chart,
     level_colours,
-    mark,
     rows,
     scale,
     titled,
@@ -37,15 +37,45 @@ WINDOW_DAYS = 28
 UNITS = {"share": "share of reports", "min": "minutes", "mi": "miles"}
 
 
+def _mark(
+    axes: Axes,
+    at: float,
+    value: float | None,
+    interval: tuple[float, float] | None,
+    title: str,
+    *,
+    colour: str,
+    across: bool,
+) -> None:
+    """Draw an estimate and its interval, as far as there are any, upright or ``across``."""
+
+    def plot(values: Sequence[float], **style: Any) -> None:
+        places = [at] * len(values)
+        x, y = (values, places) if across else (places, values)
+        axes.plot(x, y, gid=titled(title), color=colour, **style)
+
+    if interval is not None:
+        plot(interval, linewidth=2.4)
+    if value is not None:
+        plot(
+            [value],
+            marker="o",
+            markersize=6.5,
+            markerfacecolor=colour,
+            markeredgecolor=CARD,
+            markeredgewidth=0.8,
+        )
+
+
 def _compare(axes: Axes, at: float, seen: Comparison, title: str, *, across: bool = False) -> None:
     """Draw an estimate with its interval and truth, upright or ``across`` with all flights' too."""
     colour = ESTIMATE if seen.covers else BAD
-    mark(axes, at, None, (seen.low, seen.high), title, colour=colour, across=across)
+    _mark(axes, at, None, (seen.low, seen.high), title, colour=colour, across=across)
     style: Any = {"linestyle": "", "markersize": 11, "markeredgewidth": 2.2, "gid": titled(title)}
     if across:
         axes.plot(seen.every, at, "|", color=EVERY, **style)
     axes.plot(*((seen.kept, at, "|") if across else (at, seen.kept, "_")), color=TRUTH, **style)
-    mark(axes, at, seen.value, None, title, colour=colour, across=across)
+    _mark(axes, at, seen.value, None, title, colour=colour, across=across)
 
 
 def sharpening(releases: Sequence[Release]) -> Chart:
