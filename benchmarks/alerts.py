@@ -10,12 +10,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mechanisms.arrays import Floats
+from mechanisms.arrays import Floats, Ints
 from mechanisms.estimators import shifts
+from mechanisms.estimators.seasons import without_season
 from mechanisms.estimators.shifts import threshold_of, watch
 
-SEED, SERIES, FIGURES = 26, 1000, 30
+SEED, SERIES, SEASONAL, FIGURES = 26, 1000, 200, 30
 YEAR, WINDOWS = 52, 104
+#: Patterns that come again: their length in windows, and how high they are at each.
+_SEASONS: tuple[tuple[str, int, Callable[[Ints], Floats]], ...] = (
+    ("weekdays, windows of days", 7, lambda at: np.where(at < 5, 0.4, -1.0)),
+    ("a dip of two weeks a year", YEAR, lambda at: np.where((at == 26) | (at == 27), -1.0, 0.0)),
+)
 _RUN = FIGURES * 365.25 / 7
 
 
@@ -38,6 +44,34 @@ def main() -> None:
             delays = [_delay(each, size, drift, threshold) for each in _series(_as_they_are)]
             shares = (f"{n}: {np.mean([delay <= n for delay in delays]):.2f}" for n in within)
             print(f"  {size} errors, drift {drift}   {'  '.join(shares)}", flush=True)
+    print("a season of 3 errors, in the third year: false alarms a year, shifts of 5 found within")
+    for name, length, pattern in _SEASONS:
+        for named in (True, False):
+            alarms = sum(map(len, _seasonal(length, pattern, 0, threshold, named=named)))
+            found = _seasonal(length, pattern, 5, threshold, named=named)
+            delays = [min((at - 2 * YEAR + 1 for at in each), default=np.inf) for each in found]
+            shares = (f"{n}: {np.mean([delay <= n for delay in delays]):.2f}" for n in (1, 2, 4))
+            rate = f"{alarms * FIGURES / SEASONAL:6.2f}"
+            print(f"  {name}, named: {named!s:6}{rate}   {'  '.join(shares)}", flush=True)
+
+
+def _seasonal(
+    length: int, pattern: Callable[[Ints], Floats], size: float, threshold: float, *, named: bool
+) -> list[list[int]]:
+    """Return the windows of the third year in which figures with a season raise alarms.
+
+    After the second year they are higher by ``size``.
+    """
+    draw, windows = np.random.default_rng(SEED), np.arange(3 * YEAR)
+    found = []
+    for _ in range(SEASONAL):
+        values = draw.normal(size=len(windows)) + 3 * pattern(windows % length)
+        values[2 * YEAR :] += size
+        errors = np.ones(len(windows))
+        series = without_season(values, errors, length) if named else (values, errors)
+        shifts = watch(*series, threshold).shifts
+        found.append([each.window for each in shifts if each.window >= 2 * YEAR])
+    return found
 
 
 def _delay(series: tuple[Floats, Floats], size: float, drift: float, threshold: float) -> float:

@@ -50,6 +50,8 @@ class MetricWatched(_ConfigurationModel):
     #: Standard deviation of a change from one window to the next, in the figure's unit; learned if
     #: not given.
     drift: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    #: The length of a pattern that comes again, such as a week of daily windows; none if not given.
+    season: Duration | None = None
 
 
 class Holiday(_ConfigurationModel):

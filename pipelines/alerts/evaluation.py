@@ -52,7 +52,7 @@ def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgem
         windows = _YEAR / each.figure.length * len(series)
         run = min(max(windows / configuration.false_alarms_per_year, LEAST_RUN), MOST_RUN)
         threshold = threshold_of(run, learned=True)
-        watched = watch(each.judged, each.errors, threshold, each.drift)
+        watched = watch(*each.judged, threshold, each.drift)
         found.append(Judgement(each, watched, run))
     return found
 
@@ -63,11 +63,12 @@ def smoothed(judgement: Judgement) -> Smoothed | None:
     It is smoothed on each side of a shift by itself, with the drift that its detector expects.
     """
     series = judgement.series
-    if not np.isfinite(series.judged).any():
+    values, errors = series.judged
+    if not np.isfinite(values).any():
         return None
     cuts = [0, *(shift.onset for shift in judgement.found.shifts), len(series.values)]
     parts = [
-        smooth(series.judged[start:end], series.errors[start:end], judgement.found.drift)
+        smooth(values[start:end], errors[start:end], judgement.found.drift)
         for start, end in itertools.pairwise(cuts)
     ]
     return Smoothed(

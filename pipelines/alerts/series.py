@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 import numpy as np
 
 from mechanisms.arrays import Bools, Floats
+from mechanisms.estimators.seasons import without_season
 from pipelines.alerts.configuration import Configuration, Holiday, MetricWatched
 from pipelines.alerts.kept import Figure
 from pipelines.results.reader import Chosen, ResultsReader
@@ -21,6 +23,8 @@ from sotto.plan.compiled import CompiledPlan
 MOST_WINDOWS = 400
 #: The answer of two that is not watched by itself, and the other one.
 _RESTS = {"false": "true", "no": "yes"}
+#: The beginning of the first cycle of every season.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Series:
 
     ``values``, ``errors``: shape (t,); NaN where a window is missing or withheld. ``revisions``:
     of each window, 0 for none. ``holidays``: shape (t,), whether a window has days of a holiday.
+    ``season``: windows of a pattern that comes again, 1 for none.
     """
 
     figure: Figure
@@ -39,15 +44,20 @@ class Series:
     errors: Floats
     revisions: tuple[int, ...]
     holidays: Bools
+    season: int
 
     def start(self, window: int) -> datetime:
         """Return where a window begins."""
         return self.first + window * self.figure.length
 
-    @property
-    def judged(self) -> Floats:
-        """The values that are judged and learned from; NaN where there is none."""
-        return np.where(self.holidays, math.nan, self.values)
+    @cached_property
+    def judged(self) -> tuple[Floats, Floats]:
+        """The values that are judged and learned from, NaN where there is none; their errors."""
+        values = np.where(self.holidays, math.nan, self.values)
+        if self.season == 1:
+            return values, self.errors
+        phase = (self.first - _EPOCH) // self.figure.length % self.season
+        return without_season(values, self.errors, self.season, phase)
 
 
 def read_series(reader: ResultsReader, configuration: Configuration) -> list[Series]:
@@ -72,7 +82,7 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
                 rows.setdefault(_figure(row), []).append(row)
         for figure, of in rows.items():
             if wanted.items is not None or not _is_rest(figure, rows):
-                found.append(_series(figure, of, wanted.drift, configuration.holidays))
+                found.append(_series(figure, of, wanted, configuration.holidays))
     unique = {each.figure: each for each in reversed(found)}
     return [unique[figure] for figure in sorted(unique)]
 
@@ -139,7 +149,7 @@ class _Settling:
 def _series(
     figure: Figure,
     rows: Iterable[EstimateRecord],
-    drift: float | None,
+    wanted: MetricWatched,
     holidays: Sequence[Holiday],
 ) -> Series:
     by_start: dict[datetime, list[EstimateRecord]] = {}
@@ -161,7 +171,30 @@ def _series(
     starts = [first + at * figure.length for at in range(windows)]
     skipped = [any(day.touches(at, at + figure.length) for day in holidays) for at in starts]
     skips = np.array(skipped, dtype=bool)
-    return Series(figure, unit, drift, first, values, errors, tuple(revisions), skips)
+    return Series(
+        figure,
+        unit,
+        wanted.drift,
+        first,
+        values,
+        errors,
+        tuple(revisions),
+        skips,
+        _season(figure, wanted.season),
+    )
+
+
+def _season(figure: Figure, length: int | None) -> int:
+    """Return how many windows of a figure its season has; 1 for none."""
+    if length is None:
+        return 1
+    windows, rest = divmod(timedelta(milliseconds=length), figure.length)
+    if rest or not 2 <= windows <= MOST_WINDOWS // 2:
+        raise ParameterError(
+            f"the season of {figure.metric} must have 2 to {MOST_WINDOWS // 2} of its windows, "
+            f"each {figure.length} long; got {timedelta(milliseconds=length)}"
+        )
+    return windows
 
 
 def _together(rows: Sequence[EstimateRecord]) -> tuple[float, float]:

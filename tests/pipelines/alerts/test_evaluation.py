@@ -240,6 +240,24 @@ def test_windows_of_a_holiday_are_neither_judged_nor_learned_from(results):
     assert np.flatnonzero(judged.series.holidays).tolist() == [30, 31]
 
 
+def test_a_season_that_is_named_hides_no_shift(results):
+    """A pattern of four weeks, of five errors, and a shift of five."""
+    pattern = np.tile([0.1, 0.0, 0.0, -0.1], 16)
+    pattern[60:] += 0.1
+    noisy = zip(steady(64), pattern, strict=True)
+    results.write({"red": [(value + more, NOISE) for (value, _), more in noisy]})
+
+    def found(season):
+        red = MetricWatched(metric="colour", items=("red",), season=season)
+        named = RED.model_copy(update={"metrics": (red,)})
+        return judge(read_series(results.reader(), named), named)[0].found.shifts
+
+    assert [shift.onset for shift in found("28d")] == [60]
+    assert found(None) == ()
+    with pytest.raises(ParameterError, match=r"2 to 200 of its windows, each 7 days.*got 10 days"):
+        found("10d")
+
+
 def test_a_yearly_holiday_touches_windows_of_all_years():
     days = Holiday(name="new year", first=date(2024, 12, 24), last=date(2025, 1, 1), yearly=True)
     first = datetime(2026, 12, 17, tzinfo=UTC)
