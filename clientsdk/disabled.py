@@ -70,11 +70,13 @@ class ErrorPolicy:
         """Return what a call returns or, if it fails and that is not to be raised, another."""
         try:
             return call()
-        except SottoError as error:
+        except Exception as error:
+            # Not of ours alone: an import may fail too, for want of a descriptor.
             if not self.lenient:
                 raise
-            diagnostics.warn("store", "telemetry does not work now: %s", str(error))
-            return instead(error)
+            reason = reason_of(error)
+            diagnostics.warn("store", "telemetry does not work now: %s", reason)
+            return instead(error if isinstance(error, SottoError) else StoreError(reason))
 
     def count_invalid(self, metric: str, reason: str) -> Outcome:
         """Count a recording that an app should not have made, or that failed unexpectedly."""

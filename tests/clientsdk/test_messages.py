@@ -167,6 +167,13 @@ def recorded_in_del() -> None:
     assert outcome == ["store_full"]
 
 
+def agreed_without_descriptors() -> None:
+    error = OSError(24, "Too many open files", "/home/somebody/parts.py")
+    with patch.object(Client, "_open", side_effect=error):
+        made = Client.open(COMPILED, state="device.db", publisher=MemoryPublisher())
+        assert not made.give_consent()
+
+
 def hundred_clients() -> None:
     for _ in range(100):
         with client(state="device.db") as one:
@@ -406,6 +413,7 @@ COMMANDS = {
 WARNINGS = {
     "a value in __del__": warned(recorded_in_del),
     "a client a request": warned(hundred_clients),
+    "no descriptors": warned(agreed_without_descriptors),
     "a seeded client that sends": warned(
         lambda: SeededClient(COMPILED, seed=1, publisher=MemoryPublisher(), leaks_values=True)
     ),
