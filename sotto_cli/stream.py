@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             raise AggregationError(f"stop the job first, with a savepoint: it runs, {flink.page}")
         job = flink
         folder.keep(plans, candidates)
-        print(f"runs already: job {folder.job()}, {flink.page}", flush=True)
+        print(f"runs already, with its own options: job {folder.job()}, {flink.page}", flush=True)
     else:
         result = submit(
             folder,

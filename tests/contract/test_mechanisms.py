@@ -455,23 +455,26 @@ class TestEstimates:
             assert item.estimate.interval() == (-math.inf, math.inf)
 
     @shares
-    def test_a_payload_is_described_without_a_number_of_its_own(self, name: str) -> None:
+    def test_a_payload_is_described_by_what_it_counts_for(self, name: str) -> None:
         mechanism, values, context, _ = population(name, 20)
         for value in values:
             payload = mechanism.draw(value, bytes(16), bytes(16), SeededSource(SEED))[-1]
             text = mechanism.describe(payload, bytes(16), bytes(16), context)
             if name == "rappor":
                 assert text.endswith("of 4")
-            else:
-                named = text.removeprefix("one of ").split(", ")
-                assert text == "none of the values" or {each.strip("'") for each in named} <= set(
-                    context.labels
-                )
+                continue
+            table = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+            output = int.from_bytes(payload, "little")
+            table[-1, places(mechanism, output, bytes(16), bytes(16))] = 1
+            supports, _ = mechanism.supports(table)  # type: ignore[attr-defined]
+            named = {each.strip("'") for each in text.removeprefix("one of ").split(", ")}
+            counted = {x for x, n in zip(context.labels, supports[-1], strict=True) if n > 0}
+            assert named == (counted or {"none of the values"})
 
 
 def population(name: str, n: int) -> tuple[Mechanism, Any, Context, list[float]]:
     """A mechanism at three levels, values of clients, and the true shares."""
-    mechanism = build({"name": name, **SHARES[name]}, [1_000_000, 2_000_000, 6_000_000], "m")
+    mechanism = build({"name": name, **SHARES[name]}, [1_000_000, 2_000_000, 6_000_000], "metric")
     numbers = np.minimum(np.random.default_rng(SEED).geometric(0.5, size=n) - 1, 4)
     truth = (np.bincount(numbers, minlength=5) / n).tolist()
     labels = tuple(f"value {number}" for number in range(5))

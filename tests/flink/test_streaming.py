@@ -101,6 +101,6 @@ def waiting_needs_no_job_server_and_ends_a_job_whose_topic_is_made_again(world, 
     world.remake_topic(world.second)
     assert process.wait(PATIENCE) == ExitStatus.LOST
     watched = log.read_text("utf-8").splitlines()
-    assert re.fullmatch(f"runs already: {place}", watched[0])
+    assert re.fullmatch(f"runs already, with its own options: {place}", watched[0])
     assert "deleted and created again" in watched[-1]
     world.manager.wait(job, "CANCELED")

@@ -23,7 +23,7 @@ def given(tmp_path, monkeypatch):
 def test_a_job_that_runs_is_said_and_not_submitted(given, capsys):
     assert main(given) == 0
     out, error = capsys.readouterr()
-    assert out.startswith("runs already: job ")
+    assert out.startswith("runs already, with its own options: job ")
     assert out.endswith(", http://flink:8081/#/job/running/abc/overview\n")
     assert error == ""
 
