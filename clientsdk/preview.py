@@ -31,11 +31,11 @@ from sotto.wire.format import Row, decode_message
 
 _HIDDEN = (
     "To be sent, times in UTC: randomized answers. Noise hides the true values, which this device "
-    "has not stored."
+    "has not stored with them."
 )
 _MEASURED = (
-    "This device stores these true values until it draws one randomized answer from each, at the "
-    "first use after the time that is named:"
+    "This device stores the following, a true value unless it says otherwise, until it draws one "
+    "randomized answer from each, at the first use after the time that is named:"
 )
 
 

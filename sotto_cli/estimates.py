@@ -7,7 +7,8 @@ the closest value that can be, for charts; 'floor' is the smallest true share th
 column, and the warnings under a window.
 
 Figures are of all reports unless --by or --segment says which segments. Reports of the values of
-one segment add up to all reports: never add both.
+one segment add up to all reports: never add both. Devices that measure something over a period
+answer at their first use after it: those figures are of the devices that came back in time.
 
 examples:
   sotto estimates --state build/state

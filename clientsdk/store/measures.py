@@ -68,10 +68,8 @@ def begin(
     connection: Connection, tally: str, period: int, place: tuple[int, int, int], state: bytes
 ) -> None:
     """Make the row of a measure; ``place``: plan's number, metric's index, and cell."""
-    written = urandom(_NONCE) + state
-    connection.execute(
-        "INSERT INTO measure VALUES (?, ?, ?, ?, ?, ?)", (tally, period, *place, written)
-    )
+    row = tally, period, *place, urandom(_NONCE) + state
+    connection.execute("INSERT INTO measure VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def nothing(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
@@ -92,8 +90,7 @@ def response(
     """
     with device_secrets.random_bytes():
         source, chain, _ = draws.for_chain(source, resolution)
-    symbol = metric.encode(used)
-    return metric.mechanism.draw_last(symbol, chain, pseudonym, source)
+    return metric.mechanism.draw_last(metric.encode(used), chain, pseudonym, source)
 
 
 def rewrite(cursor: Cursor, tally: str, state: bytes) -> None:

@@ -346,7 +346,7 @@ def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:
 def retention(found: Sequence[RetentionRate]) -> list[str]:
     """Return which part of new devices came again, for people to read: a line a window and age."""
     if not found:
-        return ["no metric has the measure age, with windows as long as its steps"]
+        return ["none: it takes estimates of the measure age, in two windows as long as its steps"]
     return columns(
         found,
         {

@@ -172,6 +172,11 @@ def _years(count: float) -> str:
     return span(max(1, round(count * 365.25)) * 86_400_000)
 
 
+def unless_stored(plan: CompiledPlan) -> str:
+    """Return what happens to an answer after it is randomized; some may have been stored before."""
+    return "sent" if any(metric.stored for metric in plan.metrics) else "stored or sent"
+
+
 def kept(plan: CompiledPlan) -> Iterator[str]:
     """Yield how long values and answers stay on the device."""
     said = {each: each.measure.in_words() for each in plan.measured if each.measure is not None}

@@ -39,8 +39,9 @@ def consent_text(plan: CompiledPlan) -> str:
     lines += ["How your answers are hidden", ""]
     lines += _paragraphs(
         [
-            "This device changes each answer at random before it is stored or sent, so that what "
-            "is sent may be true or not. Averages over many devices can still be estimated.",
+            f"This device changes each answer at random before it is {facts.unless_stored(plan)}, "
+            "so that what is sent may be true or not. Averages over many devices can still be "
+            "estimated.",
             *facts.bounds(plan),
             facts.not_hidden(plan),
         ]
@@ -67,8 +68,8 @@ def policy_text(plan: CompiledPlan) -> str:
     parts = [
         f"If you agree, the app sends randomized answers to {plan.collector} about: {what}.",
         why,
-        "Each answer is changed at random on your device before it is stored or sent (local "
-        "differential privacy).",
+        f"Each answer is changed at random on your device before it is {facts.unless_stored(plan)} "
+        "(local differential privacy).",
         *facts.bounds(plan),
         facts.not_hidden(plan),
         *facts.kept(plan),

@@ -329,6 +329,28 @@ def test_an_expired_plan_s_values_are_erased(path, clock):
     assert rows(client) == []
 
 
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [(START, Outcome.NO_CONSENT), (START + 52 * WEEK, Outcome.EXPIRED), (0, Outcome.BAD_CLOCK)],
+)
+def test_a_use_that_is_refused_starts_nothing(path, clock, now, outcome):
+    """No row, no first use, no reservation and no report."""
+    clock.now = now
+    known = plan("exports", "checkout", "age", "most", expires="2026-06-30", used=USED)
+    client = Client(known, state=path, publisher=MemoryPublisher(), clock=clock, background=False)
+    if outcome is not Outcome.NO_CONSENT:
+        client.give_consent()
+    assert {client.count("export"), client.reach("checkout", "cart"), client.count("open")} == {
+        outcome
+    }
+    assert client.record("load", 3) is outcome
+    client.flush()
+    with client._store.transaction(READ) as connection:
+        for table in ("measure", "first_use", "ledger", "chain"):
+            assert connection.execute(f"SELECT * FROM {table}").fetchall() == []
+    client.close()
+
+
 def test_no_event_is_in_two_periods(clock):
     """The clock goes on and back, by hours and by months, and jumps; each count is in one row."""
     rng = random.Random(3)

@@ -166,3 +166,5 @@ def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
     [_, charted] = shown[2]["chart"].table
     assert charted["low"] < charted["value"] < charted["high"]
     assert "Who came again" in page
+    # All others are answered after the period.
+    assert page.count("came back in time") == len(snapshot.newest) - 1
