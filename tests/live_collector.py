@@ -8,12 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from device_plans import metric, plan
+from waiting import wait_until
 
 from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.wire.batch import join_messages
@@ -44,15 +42,6 @@ def request(content: bytes, *headers: str, target: str = "/v1/reports") -> bytes
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Return what the condition returns once that is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.02)
-    return found
-
-
 class LiveCollector:
     """`sotto collect` with a log in a folder.
 
@@ -80,7 +69,7 @@ class LiveCollector:
             )
         ready = re.compile(r"^(http://.*:(\d+))/v1/reports$", re.MULTILINE)
         try:
-            found = wait_for(lambda: ready.search(self.output()) or self.process.poll())
+            found = wait_until(lambda: ready.search(self.output()) or self.process.poll())
             assert isinstance(found, re.Match), self.output()
         except BaseException:
             self.process.kill()

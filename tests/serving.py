@@ -7,10 +7,11 @@ import os
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from waiting import wait_until
 
 from deploy.ports import HOST, free_ports
 from pipelines.results.tables import WINDOWS
@@ -19,13 +20,6 @@ from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 600
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @contextmanager

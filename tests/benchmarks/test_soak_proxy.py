@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from waiting import wait_until
 
 from benchmarks.soak.proxy import Network, Proxy
 from deploy.ports import HOST
@@ -58,13 +59,6 @@ def ended(connection: socket.socket) -> bool:
         return True
 
 
-def until_swallowed(proxy: Proxy) -> None:
-    deadline = time.monotonic() + 300
-    while not any(each.swallowed for each in tuple(proxy._connections)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def silent(connection: socket.socket) -> bool:
     connection.settimeout(0.2)
     try:
@@ -78,7 +72,7 @@ def silent(connection: socket.socket) -> bool:
 def test_what_is_swallowed_is_lost_with_its_connection(proxy, connection, network):
     proxy.become(network)
     connection.sendall(b"lost")
-    until_swallowed(proxy)
+    wait_until(lambda: any(each.swallowed for each in tuple(proxy._connections)))
     assert silent(connection)
     proxy.become(Network.WHOLE)
     assert ended(connection)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 from device_plans import VAST, metric, plan
+from waiting import wait_until
 
 from clientsdk import Client, MemoryPublisher
 from sotto.errors import PublishError
@@ -27,14 +27,6 @@ def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     # Real plans have a second at least.
     with patch("sotto.plan.compiled.MIN_RESOLUTION", RESOLUTION):
         return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def wait_until_due(client: Client) -> None:

@@ -180,9 +180,7 @@ worker.Worker._scale = lambda *_: 1e9
 publisher = EmbeddedLogPublisher(sys.argv[2])
 client = Client(quick_plan(), state=path, publisher=publisher)
 client.give_consent()
-def due():
-    while client.next_due() > time.time() * 1000:
-        time.sleep(0.01)
+due = lambda: wait_until_due(client)
 """
 
 ENDS = {

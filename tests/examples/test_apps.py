@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from clientsdk import MemoryPublisher, Settings
 from clientsdk.client import Client
@@ -86,15 +87,6 @@ def sent(home):
     return reports
 
 
-def until(condition):
-    """Wait for something that is to happen."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it has not happened"
-        time.sleep(0.1)
-    return found
-
-
 def agree(home):
     with closing(device(home)) as client:
         client.give_consent()
@@ -107,7 +99,7 @@ def send_the_rest(home, number):
         run(home, "job", "--pieces", "0")
         return len(sent(home)) == number
 
-    until(done)
+    wait_until(done)
 
 
 def test_the_module_is_made_from_the_plan():
@@ -128,7 +120,7 @@ def test_what_one_run_of_a_command_recorded_the_next_ones_send(tmp_path):
         run(tmp_path, "tool", "show")
         return len(sent(tmp_path)) >= 2
 
-    until(more)
+    wait_until(more)
     run(tmp_path, "tool", "telemetry", "off")
     with closing(device(tmp_path)) as client:
         assert client.ledger().pending == ()
@@ -217,7 +209,7 @@ def answered(address):
 
 def use(address):
     """Ask until two workers have answered; return how often was asked."""
-    until(lambda: answered(address) is not None)
+    wait_until(lambda: answered(address) is not None)
     end = time.monotonic() + PATIENCE
     workers, asked = set(), 0
     # One worker may begin long before the other.

@@ -6,12 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 from committed_states import empty_state
+from waiting import wait_until
 
 from benchmarks.reports import plan, weeks, write
 from pipelines.bounded.run import aggregate
@@ -85,10 +85,7 @@ def test_whatever_was_killed_two_workers_make_the_files_that_one_process_makes(l
     assert first.stderr is not None
     assert "running after" in first.stderr.readline()
     # So that the job is within its work, not at its beginning.
-    deadline = time.monotonic() + PATIENCE
-    while not any(path.is_file() for path in (state / "attempts").rglob("*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: any(path.is_file() for path in (state / "attempts").rglob("*")))
     first.kill()
     first.communicate()
     done = subprocess.run(

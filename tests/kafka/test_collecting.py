@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from live_collector import LiveCollector, body, message, request, wait_for
+from live_collector import LiveCollector, body, message, request
 from test_stored_messages import stored
+from waiting import wait_until
 
 from sotto.kafka.topics import ReportTopic
 from sotto.wire.format import pseudonym_of
@@ -25,7 +26,7 @@ def test_stored_batches_show_no_more_than_one_hold(local, topic, collector):
     others = [message(shard=0) for _ in range(60)]
     # So that the first group, for which the producer connects, is over.
     first = body(message(shard=1))
-    wait_for(lambda: collector.post(first) == 204)
+    wait_until(lambda: collector.post(first) == 204)
     senders = [collector.connect() for _ in range(3)]
     for connection, part in zip(senders, (others[:30], mine, others[30:]), strict=True):
         connection.sendall(request(body(*part)))
@@ -47,12 +48,12 @@ def test_stored_batches_show_no_more_than_one_hold(local, topic, collector):
 
 def test_an_outage_is_a_503_and_nothing_is_lost(local, topic, collector):
     sent = [message(shard) for shard in range(3)]
-    wait_for(lambda: collector.post(body(sent[0])) == 204)
+    wait_until(lambda: collector.post(body(sent[0])) == 204)
     local.stop()
     assert collector.post(body(sent[1])) == 503
     local.start()
-    wait_for(lambda: collector.post(body(sent[1])) == 204, 300)
-    wait_for(lambda: collector.post(body(sent[2])) == 204)
+    wait_until(lambda: collector.post(body(sent[1])) == 204)
+    wait_until(lambda: collector.post(body(sent[2])) == 204)
     assert "messages are taken again" in collector.output()
     assert collector.stop() == 0
     values = [record.value for _, records in stored(local.folder, topic) for record in records]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aggregated import configure, new_topic, read_all
 from messages import SOMEBODY, message, pseudonym
+from waiting import wait_until
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.publishers import kafka_connections
@@ -97,10 +98,7 @@ def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic,
     for each in (1, 2):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.sync()
-    deadline = time.monotonic() + 300
-    while open_to(broker):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not open_to(broker))
     publisher.publish(0, message(b"again", pseudonym=pseudonym(1)))
     publisher.close()
     assert len(read_all(broker, topic)) == 3
@@ -226,22 +224,19 @@ def sent(publisher, *messages):
 
 def wait_until_stopped(process):
     """Wait until no thread of a process that was sent SIGSTOP runs any more."""
-    deadline = time.monotonic() + 300
-    while {
-        path.read_text().rpartition(") ")[2][0]
-        for path in Path(f"/proc/{process}/task").glob("*/stat")
-    } - {"T"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    threads = Path(f"/proc/{process}/task")
+
+    def states():
+        return {path.read_text().rpartition(") ")[2][0] for path in threads.glob("*/stat")}
+
+    wait_until(lambda: states() <= {"T"})
 
 
 def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_same_bytes(
     local, broker, topic
 ):
     publisher = KafkaPublisher(broker, topic, timeout=6)
-    deadline = time.monotonic() + 300
-    while not sent(publisher, message(b"connected")):
-        assert time.monotonic() < deadline
+    wait_until(lambda: sent(publisher, message(b"connected")))
     client = device(7, publisher)
     local.signal(signal.SIGSTOP)
     try:
@@ -254,9 +249,7 @@ def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_sam
         assert isinstance(result.error, PublishError)
     finally:
         local.signal(signal.SIGCONT)
-    deadline = time.monotonic() + 300
-    while not client.flush().sent:
-        assert time.monotonic() < deadline
+    wait_until(lambda: client.flush().sent)
     publisher.close()
     messages = [record.value for record in read_all(broker, topic)]
     assert len(set(messages) - {message(b"connected")}) == 1

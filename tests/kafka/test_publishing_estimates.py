@@ -18,6 +18,7 @@ from kafka import KafkaProducer
 from local_postgres import PASSWORD, USER, LocalPostgres
 from sink_child import killed_sink, sunk
 from sink_documents import held
+from waiting import wait_until
 from yesterday import publish
 
 from clientsdk import Broker
@@ -202,9 +203,7 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(broker, jo
     job.sink()
     with admin(broker) as client:
         client.delete_topics([str(job.estimates)])
-        deadline = time.monotonic() + PATIENCE
-        while str(job.estimates) in client.list_topics():
-            assert time.monotonic() < deadline
+        wait_until(lambda: str(job.estimates) not in client.list_topics())
     with pytest.raises(BrokerError, match=f"no topic {job.estimates}: create it with sotto"):
         job.sink()
     job.create_topic()

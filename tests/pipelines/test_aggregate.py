@@ -18,6 +18,7 @@ import pytest
 from fake_kafka import FakeCluster, install
 from plan_texts import plan_head
 from report_logs import START, Device, append, write
+from waiting import wait_until
 
 from pipelines.results.printed import table
 from pipelines.results.tables import ESTIMATES
@@ -256,10 +257,7 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
         assert "broken.yaml is left out: " in process.stderr.readline()
         second.replace(plans / "second.yaml")
         kept = StateDirectory(state).plans.path(compiled.fingerprint_hex)
-        deadline = time.monotonic() + 600
-        while not kept.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(kept.exists)
         device = Device(compiled, random.Random(50))
         append(log, device.chain(compiled.metrics[0], START))
         lines = iter(process.stdout.readline, "")

@@ -7,8 +7,7 @@ import random
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -66,14 +65,6 @@ def late_messages(number: int) -> list[Sent]:
     colour = device.plan.metric("colour")
     sent = [device.chain(colour, START)[0] for _ in range(number)]
     return [Sent(START + 10**9 + at, one.message) for at, one in enumerate(sent)]
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, however busy the machine is."""
-    limit = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
 
 
 def exposition(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from committed_states import projected
 from local_postgres import LocalPostgres
 from report_logs import faulty, honest, write
 from step_plans import plans
+from waiting import wait_until
 
 from pipelines.bounded.run import aggregate
 from pipelines.results.tables import Row
@@ -117,10 +117,7 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
 
     def look(step: str) -> None:
         """Go on when somebody has read something, so that one generation more is seen."""
-        deadline = time.monotonic() + 600
-        while step == "projected" and not seen:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: seen or step != "projected")
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:

@@ -19,6 +19,7 @@ from device_plans import reporter
 from kafka.errors import KafkaTimeoutError
 from messages import SOMEBODY, message, pseudonym
 from publishing import TOPIC, played_cluster, taken
+from waiting import wait_until
 
 from clientsdk import KafkaPublisher
 from clientsdk.publishers import kafka, kafka_connections
@@ -393,10 +394,3 @@ def test_connections_that_come_to_nothing_are_few(monkeypatch):
     assert len(set(threading.enumerate()) - before) == 2
     going_on.set()
     publisher.close()
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 600
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

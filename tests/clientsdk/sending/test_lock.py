@@ -28,9 +28,7 @@ for _ in range(3):
         for _ in range(20):
             assert client.record("colour", "a") is Outcome.ACCEPTED
             time.sleep(0.02)
-        end = time.monotonic() + PATIENCE
-        while client.next_due() is not None and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: client.next_due() is None)
         client.close(PATIENCE)
         os._exit(0)
     workers.append(pid)

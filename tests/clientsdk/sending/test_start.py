@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from device_plans import DAY, HOUR, START, metric, plan
 from scripts import run
+from waiting import wait_until
 
 from clientsdk import Client, MemoryPublisher, Settings
 from clientsdk.sending.worker import NAME
 from clientsdk.testing import FakeClock
 
 PLAN = plan(metric("colour"))
-PATIENCE = 300.0
 
 
 def opened(path, publisher, clock, **options):
@@ -41,9 +40,7 @@ def test_what_waits_is_sent_without_another_recording(recorded, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.worker.SETTLING", 0.01)
     clock, publisher = FakeClock(START + DAY + 3 * HOUR), MemoryPublisher()
     with opened(recorded, publisher, clock):
-        deadline = time.monotonic() + PATIENCE
-        while not publisher.messages and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: publisher.messages)
         assert len(publisher.messages) == 1
     assert not senders()
 
@@ -68,9 +65,7 @@ def test_nothing_is_published_before_it_is_due(recorded, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.worker.SETTLING", 0.01)
     clock, publisher = FakeClock(START + 4 * HOUR), MemoryPublisher()
     with opened(recorded, publisher, clock) as client:
-        deadline = time.monotonic() + PATIENCE
-        while client._worker._asleep_until < START and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: client._worker._asleep_until >= START)
         assert client._worker._asleep_until > START + DAY
     assert publisher.messages == []
 

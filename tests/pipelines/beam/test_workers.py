@@ -8,8 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -21,6 +19,7 @@ from apache_beam.portability.api import (
     beam_provision_api_pb2_grpc,
     endpoints_pb2,
 )
+from waiting import wait_until
 
 from deploy.ports import free_ports
 from deploy.process import Process
@@ -29,13 +28,6 @@ pytestmark = pytest.mark.slow
 
 MODULE = "pipelines.beam.workers"
 PATIENCE = 600
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture

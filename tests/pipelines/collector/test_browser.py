@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from live_collector import LiveCollector, body, message, wait_for
+from live_collector import LiveCollector, body, message
+from waiting import wait_until
 
 from pipelines.collector.keys import new_key
 
@@ -99,7 +100,7 @@ def test_a_page_sends_reports(browser, tmp_path, allowed):
             assert tried == (
                 "fetch: 204; wrong key: 401; torn: 400; beacon: true; plans: 1 fleet.example true"
             )
-            wait_for(lambda: len(collector.records()) == 2)
+            wait_until(lambda: len(collector.records()) == 2)
             assert sorted(each.body for each in collector.records()) == sorted([fetched, sent])
         else:
             # The browser keeps pages of other origins from sending, but for beacons, whose answers

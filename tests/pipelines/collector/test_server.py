@@ -23,9 +23,9 @@ from live_collector import (
     message,
     received,
     request,
-    wait_for,
 )
 from programs import needed
+from waiting import wait_until
 
 from pipelines.collector.keys import drop_key, new_key
 from sotto.wire.format import decode_message
@@ -104,13 +104,13 @@ def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
                 with suppress(TimeoutError):
                     connection.sendall(each)
                     received(connection)
-        wait_for(lambda: not connections_of(collector.port))
+        wait_until(lambda: not connections_of(collector.port))
         # A disk that is full: what is printed then says nothing of a request either.
         size = max(path.stat().st_size for path in collector.log.rglob("*.seg"))
         limit = resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (size, -1))
         assert collector.post(body(), f"Cookie: {CANARY}") == 503
         resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, limit)
-        stored = wait_for(lambda: len(collector.records()) >= 4 and collector.records())
+        stored = wait_until(lambda: len(collector.records()) >= 4 and collector.records())
         assert all(decode_message(each.body).fingerprint == PLAN.fingerprint for each in stored)
         assert collector.stop() == 0
         printed = collector.output().splitlines()
@@ -292,7 +292,7 @@ def test_a_connection_lives_for_many_requests_and_ends_when_idle(collector, impa
             connection.sendall(request(body()))
             assert connection.recv(1000).startswith(b"HTTP/1.1 204 ")
     # Unless it was cut off before, since this process had to wait amid a request.
-    wait_for(lambda: impatient.ask(request(body())).startswith(b"HTTP/1.1 204 "))
+    wait_until(lambda: impatient.ask(request(body())).startswith(b"HTTP/1.1 204 "))
 
 
 def test_more_connections_than_there_may_be_are_answered(impatient):
@@ -303,9 +303,9 @@ def test_more_connections_than_there_may_be_are_answered(impatient):
             return impatient.ask(request(body()))
 
     # Unless the others were cut off before.
-    found = wait_for(answer)
+    found = wait_until(answer)
     assert found.startswith(b"HTTP/1.1 503 ")
-    assert wait_for(lambda: b" 204 " in impatient.ask(request(body(), "Connection: close")))
+    assert wait_until(lambda: b" 204 " in impatient.ask(request(body(), "Connection: close")))
 
 
 def test_what_was_taken_is_answered_before_it_ends(tmp_path):
@@ -320,7 +320,7 @@ GroupCommit.write = noted
     with LiveCollector(tmp_path, "--hold", "2", prelude=prelude) as collector:
         with collector.connect() as connection, collector.connect() as idle:
             connection.sendall(request(body()))
-            wait_for(lambda: "taken" in collector.output())
+            wait_until(lambda: "taken" in collector.output())
             collector.process.send_signal(signal.SIGTERM)
             assert received(connection).startswith(b"HTTP/1.1 204 ")
             assert received(idle) == b""
@@ -346,7 +346,7 @@ def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
         assert collector.post(body()) == 503
         resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
         kept = message()
-        wait_for(lambda: collector.post(body(kept)) == 204)
+        wait_until(lambda: collector.post(body(kept)) == 204)
         records = collector.records()
         assert len(records) == 2
         assert records[-1].body == kept
@@ -370,21 +370,21 @@ def test_keys_and_plans_are_read_again(tmp_path):
 
         assert status(first) == 204
         second = new_key(keys, "app")
-        wait_for(lambda: status(second) == 204)
+        wait_until(lambda: status(second) == 204)
         drop_key(keys, first)
-        wait_for(lambda: status(first) == 401)
+        wait_until(lambda: status(first) == 401)
         good = keys.read_text()
         keys.write_text(good[:20])
-        wait_for(lambda: "the keys that were read before hold" in collector.output())
+        wait_until(lambda: "the keys that were read before hold" in collector.output())
         assert status(second) == 204
         keys.write_text(good)
 
         later = json.loads(PLAN.to_json()) | {"version": PLAN.version + 1}
         text = json.dumps(later, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         put(folder / "later.json", text)
-        wait_for(lambda: b'"version":2' in collector.ask(get("/v1/plans/fleet.example")))
+        wait_until(lambda: b'"version":2' in collector.ask(get("/v1/plans/fleet.example")))
         put(folder / "wrong.json", text[:50])
-        wait_for(lambda: "wrong.json is left out" in collector.output())
+        wait_until(lambda: "wrong.json is left out" in collector.output())
         time.sleep(1.5)
         assert collector.output().count("\n") == 3
 

@@ -16,13 +16,13 @@ from committed_states import projected
 from prometheus_client.parser import text_string_to_metric_families
 from report_logs import START, append
 from step_plans import plans
+from waiting import wait_until
 from watched import (
     CANDIDATES,
     exposition,
     late_messages,
     samples,
     streaming,
-    until,
     value,
     watched,
 )
@@ -306,7 +306,7 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
         return {f.name: f.samples[0].value for f in health.collect()}
 
     health = JobsCollector({"job": readers}, fresh=0.0, deadline=0.1, clock=lambda: 5000)
-    until(lambda: scraped().get("sotto_exporter_read_age_seconds") == 4)
+    wait_until(lambda: scraped().get("sotto_exporter_read_age_seconds") == 4)
     hangs.set()
     for _ in range(3):
         exceeded = scraped()["sotto_exporter_deadline_exceeded"]
@@ -314,7 +314,7 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
     assert again["sotto_exporter_deadline_exceeded"] == exceeded + 1
     assert again["sotto_exporter_read_age_seconds"] == 4
     go.set()
-    until(lambda: scraped()["sotto_exporter_read_age_seconds"] == 3)
+    wait_until(lambda: scraped()["sotto_exporter_read_age_seconds"] == 3)
 
 
 def test_scrapes_at_once_share_a_reading():

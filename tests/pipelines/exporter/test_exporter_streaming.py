@@ -11,6 +11,7 @@ from kafka import TopicPartition
 from made_documents import health_document, rejects_document
 from prometheus_client import CollectorRegistry, generate_latest
 from step_plans import plans
+from waiting import wait_until
 from watched import (
     ESTIMATES_TOPIC,
     FakeDocuments,
@@ -18,7 +19,6 @@ from watched import (
     exposition,
     samples,
     sunk,
-    until,
     value,
     watched,
 )
@@ -157,12 +157,12 @@ def test_a_silent_broker_keeps_nothing_else_from_being_told(database):
             for family in health.collect()
         }
 
-    until(lambda: "sotto_estimate" in scraped())
+    wait_until(lambda: "sotto_estimate" in scraped())
     found = scraped()
     assert found["sotto_source_status"]["database", "ok"] == 1
     assert found["sotto_exporter_deadline_exceeded"][()] >= 1
     broker.go.set()
-    until(lambda: ("log", "unreadable") in scraped()["sotto_source_status"])
+    wait_until(lambda: ("log", "unreadable") in scraped()["sotto_source_status"])
 
 
 def test_what_nobody_foresaw_is_told_without_its_words():
