@@ -48,6 +48,7 @@ def _weeks(numbers: Iterable[int]) -> str:
 LEDGER: dict[str, Callable[[Ledger], str]] = {
     "reserved": lambda ledger: epsilon(ledger.reserved),
     "spent": lambda ledger: epsilon(ledger.spent),
+    "consent": lambda ledger: ledger.consent.value,
     "carried": lambda ledger: epsilon(ledger.carried),
     "ceilings": lambda ledger: _amounts([ledger.ceilings.period, ledger.ceilings.lifetime]),
     "damaged": lambda ledger: str(ledger.damaged),

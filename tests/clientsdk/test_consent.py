@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, START, Calling, metric, plan
+from device_plans import DAY, START, metric, plan
 from scripts import run
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
@@ -107,32 +107,6 @@ def test_on_a_full_disk_a_withdrawal_holds_at_the_next_start(path):
         assert client.record("colour", "a") is Outcome.NO_CONSENT
         assert client.flush().sent == 0
     assert stored(path) == ("withdrawn", 0)
-
-
-@pytest.mark.real_randomness
-@needs_limits
-def test_on_a_full_disk_another_process_notices(path):
-    """It has the file open, is in the middle of its work, and has space."""
-    here = device(path)
-    run(WITHDRAWN, path)
-    assert here.ledger().consent is Consent.WITHDRAWN
-    assert here.preview().messages == ()
-    assert (here.flush().sent, here.publisher.messages) == (0, [])
-    assert stored(path) == ("withdrawn", 0)
-
-
-@pytest.mark.real_randomness
-@needs_limits
-def test_a_flush_under_way_in_another_process_sends_no_further_message(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
-
-    here = device(path, publisher=Calling(lambda: run(WITHDRAWN, path)))
-    for _ in range(3):
-        here.record("colour", "a")
-    here.clock.advance(hours=3)
-    assert here.flush().sent == 1
-    assert here.flush().sent == 0
-    assert len(here.publisher.messages) == 1
 
 
 @pytest.mark.real_randomness
