@@ -23,22 +23,6 @@ def device(*metrics, seed=1, **options):
     return SeededClient(plan(*metrics or (constant(),), **changes), seed=seed, **options)
 
 
-def test_later_values_change_nothing():
-    """The same seed and the same first value: the same bytes, whatever comes later."""
-
-    def life(values):
-        client = device(seed=9)
-        outcomes = []
-        for value in values:
-            outcomes += [client.record("model", value) for _ in range(2)]
-            client.clock.advance(days=3)
-            client.flush()
-            client.clock.advance(days=4)
-        return outcomes, client.publisher.messages, client.ledger()
-
-    assert life(["a"] * 8) == life(["a", "b", "c", "nowhere", "b", "", "c", "b"])
-
-
 # What the response is bound to.
 
 
@@ -49,9 +33,6 @@ def test_a_binding_is_that_of_the_plan_s_json():
     assert {len(binding) for binding in bindings} == {32}
     again = plan(number("size"), constant(), ceilings=VAST, version=5, owner="someone else")
     assert permanent.binding_of(again, again.metric("model")) == bindings[0]
-
-
-# Withdrawal.
 
 
 # The law of what is sent.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 import subprocess
 import threading
-from contextlib import closing
 
 import pytest
 from device_plans import DAY, HOUR, START, VAST, WEEK, items, metric, plan, reports
@@ -214,16 +212,3 @@ assert report.level == 1
 
 
 # Stores that fail.
-
-
-def test_a_copy_of_the_file_has_no_count(path, tmp_path, drawn):
-    client = device(state=path)
-    client.record("app", "a")
-    copy = tmp_path / "copy.db"
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
-    restored = device(state=copy, seed=2)
-    restored.clock.now = client.clock.now = START + WEEK + DAY
-    assert restored.flush().sent == 0
-    assert client.flush().sent == 1
-    assert len(drawn) == 1

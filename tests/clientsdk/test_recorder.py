@@ -96,21 +96,6 @@ def test_an_unknown_metric_is_named_by_what_there_is_not_by_what_was_said():
     assert "secret" not in str(caught.value)
 
 
-def test_decisions_and_chain_ids_come_before_the_value():
-    """Equal seeds and other values: equal ids, times, jitter and decisions."""
-
-    def life(values):
-        client = device(metric("colour", "reservoir"), seed=7)
-        decided = []
-        for value in values:
-            client.record("colour", value)
-            decided.append([(c.chain, c.event, c.due) for c in client.ledger().pending])
-            client.clock.advance(hours=1)
-        return decided
-
-    assert life(["a"] * 30) == life(["a", "b", "c", "other", "zebra"] * 6)
-
-
 def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
     compiled = plan()
     path = tmp_path / "plan.json"
