@@ -85,6 +85,42 @@ signal.alarm(800)
 """
 
 
+#: ``for place, whole in instants(folder, begin, opened, live, *calls)``: for every n, a device that
+#: was made in a folder of its own by ``begin``, then ``opened`` in a child that is killed before
+#: the n-th step of its ``live``, and whether that came to its end. Steps are statements, and what
+#: is before and after each call of these functions of ``os``.
+KILLS = """
+import itertools, signal
+def mortal(client, instant, calls):
+    left = itertools.count(instant, -1)
+    def step(*_):
+        if next(left) <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    client._store.database.connection.set_trace_callback(step)
+    for name in calls:
+        def around(*arguments, real=getattr(os, name)):
+            step()
+            result = real(*arguments)
+            step()
+            return result
+        setattr(os, name, around)
+def instants(folder, begin, opened, live, *calls):
+    for instant in itertools.count():
+        place = folder / str(instant)
+        place.mkdir(parents=True)
+        begin(place)
+        def one():
+            client = opened(place)
+            mortal(client, instant, calls)
+            live(client)
+        status = os.waitpid(child(one), 0)[1]
+        assert status in (0, signal.SIGKILL), status
+        yield place, status == 0
+        if status == 0:
+            return
+"""
+
+
 def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
     """Start a process that runs the prelude and ``code``."""
     environment = {

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 from device_plans import DAY, START, metric, plan
-from scripts import run
+from scripts import KILLS, run
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.consent import ConsentKeeper
@@ -45,8 +45,8 @@ def written():
         consent, = connection.execute("SELECT consent FROM device").fetchone()
         return consent, chains
 
-def loaded():
-    client = device(COLOUR, state=path)
+def loaded(state=path):
+    client = device(COLOUR, state=state)
     for _ in range(3):
         client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -421,46 +421,17 @@ def _disk_full(store, connection, consent):
 INSTANTS = (
     FULL
     + """
-import signal
+def opened(place):
+    return device(COLOUR, state=place / "device.db", consent=False)
 
-class Killer:
-    def __init__(self, instant):
-        self.left = instant
-    def step(self, *_):
-        self.left -= 1
-        if self.left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+def on_this_disk(client):
+    if sys.argv[2] == "full":
+        full()
+    live(client)
 
-def watched(client, instant):
-    killer = Killer(instant)
-    client._store.database.connection.set_trace_callback(killer.step)
-    for name in ("write", "fsync"):
-        real = getattr(os, name)
-        def step(*arguments, real=real):
-            killer.step()
-            result = real(*arguments)
-            killer.step()
-            return result
-        setattr(os, name, step)
-
-def opened():
-    return device(COLOUR, state=path, consent=False)
-
-found, instant = [], 0
-while True:
-    path = Path(sys.argv[1]) / str(instant)
-    path.mkdir()
-    path = path / "device.db"
-    begin()
-    def one():
-        client = opened()
-        watched(client, instant)
-        if sys.argv[2] == "full":
-            full()
-        live(client)
-    status = os.waitpid(child(one), 0)[1]
-    assert status in (0, signal.SIGKILL), status
-    client = opened()
+found = []
+for place, _ in instants(path, begin, opened, on_this_disk, "write", "fsync"):
+    client = opened(place)
     consent, pending = client.consent, client.ledger().pending
     client.clock.advance(days=1)
     assert client.flush().error is None
@@ -471,9 +442,6 @@ while True:
     assert sent == len(pending) == (3 if consent is LOADED else 0)
     found.append(consent)
     client.close()
-    instant += 1
-    if status == 0:
-        break
 # From some step on it is done, whatever comes after, and not before.
 changes = sum(one is not other for one, other in zip(found, found[1:]))
 assert changes == 1 and found[0] is not found[-1], found
@@ -484,8 +452,8 @@ print(found.index(found[-1]), len(found))
 WITHDRAW = """
 LOADED = Consent.GIVEN
 
-def begin():
-    client = loaded()
+def begin(place):
+    client = loaded(place / "device.db")
     client.close()
 
 def live(client):
@@ -495,8 +463,8 @@ def live(client):
 GIVE_AGAIN = """
 LOADED = None
 
-def begin():
-    client = loaded()
+def begin(place):
+    client = loaded(place / "device.db")
     client.withdraw_consent()
     client.close()
 
@@ -509,9 +477,9 @@ GIVE_AFTER_A_FULL_DISK = """
 from clientsdk.store import rollback_guard
 LOADED = None
 
-def begin():
-    loaded().close()
-    rollback_guard.note_withdrawal(str(path))
+def begin(place):
+    loaded(place / "device.db").close()
+    rollback_guard.note_withdrawal(str(place / "device.db"))
 
 def live(client):
     assert client.give_consent(again=True)
@@ -531,7 +499,7 @@ def live(client):
     ],
 )
 def test_killed_before_every_step(tmp_path, life, disk, last):
-    first, steps = map(int, run(life + INSTANTS, tmp_path, disk).split())
+    first, steps = map(int, run(KILLS + life + INSTANTS, tmp_path, disk).split())
     if last is Consent.WITHDRAWN:
         # It holds as soon as the note is written: before it is synced, and before the file knows.
         assert first == 1

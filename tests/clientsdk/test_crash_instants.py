@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from scripts import run
+from scripts import KILLS, run
 
 #: Lives a life in a child that is killed at its n-th statement, for every n, and goes on after it.
 #: What a script adds: METRICS, ``live`` (until killed) and ``check`` (of what a crash left).
 INSTANTS = """
-import signal, sqlite3
+import sqlite3
 from contextlib import closing
 from clientsdk.ledger import read_file
 from sotto.log.writer import LogReader, partitions
 
 LATE = 5
-
-def die_at(client, instant):
-    left = [instant]
-    def count(statement):
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-    client._store.database.connection.set_trace_callback(count)
 
 def open_at(folder, now):
     publisher = EmbeddedLogPublisher(folder / "log", fsync="never")
@@ -62,18 +54,12 @@ def finish(folder, now):
     client.close()
     return ledger
 
-instant = 0
-while True:
-    folder = path / str(instant)
-    folder.mkdir(parents=True)
+def begin(folder):
     # Its consent is given before, so that statements are those of what is looked at.
     open_at(folder, START).close()
-    def one():
-        client = open_at(folder, START)
-        die_at(client, instant)
-        live(client)
-    status = os.waitpid(child(one), 0)[1]
-    assert status in (0, signal.SIGKILL), status
+
+number = 0
+for folder, _ in instants(path, begin, lambda folder: open_at(folder, START), live):
     check(folder, invariants(folder))
     client = open_at(folder, START + LATE * WEEK)
     live(client)
@@ -81,10 +67,8 @@ while True:
     ledger = finish(folder, START + (LATE + 1) * WEEK)
     check(folder, ledger)
     assert invariants(folder) == ledger
-    instant += 1
-    if status == 0:
-        break
-print(instant)
+    number += 1
+print(number)
 """
 
 CONSTANT = """
@@ -129,7 +113,7 @@ def check(folder, ledger):
 @pytest.mark.parametrize(("life", "least"), [(CONSTANT, 40), (TOP_ITEM, 30)])
 def test_killed_before_every_statement(tmp_path, life, least):
     # every draw: each statement is a step, whatever is drawn.
-    assert int(run(life + INSTANTS, tmp_path)) > least
+    assert int(run(KILLS + life + INSTANTS, tmp_path)) > least
 
 
 @pytest.mark.real_randomness

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 from device_plans import CONSTANT, START, alter, items, metric, plan
-from scripts import FORK, run
+from scripts import FORK, KILLS, run
 
 from clientsdk import Consent, Outcome, Settings
 from clientsdk.ledger import read_file
@@ -139,57 +139,37 @@ METRICS = [metric("colour", "every", 9, group="look"), metric("shape", "every", 
            metric("model", "constant", ladder=CONSTANT, group="use")]
 PLAN = plan(*METRICS, groups=GROUPS, ceilings=VAST)
 
-def opened(state):
-    return Device(PLAN, START, MemoryPublisher(), state=state)
+def opened(place):
+    return Device(PLAN, START, MemoryPublisher(), state=place / "device.db")
 
-def die_after(client, instant):
-    # At the n-th statement, or the n-th change of the guard.
-    import signal
-    from clientsdk.store import rollback_guard
-    left = [instant]
-    def count(*_):
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-    client._store.database.connection.set_trace_callback(count)
-    put = rollback_guard._put
-    def counted_put(*arguments):
-        count()
-        put(*arguments)
-    rollback_guard._put = counted_put
-
-instant, seen = 0, set()
-while True:
-    state = path / str(instant) / "device.db"
-    state.parent.mkdir(parents=True)
-    with opened(state) as client:
+def begin(place):
+    with opened(place) as client:
         client.give_consent()
         for name in ("colour", "shape", "model"):
             client.record(name, "a")
-    def one():
-        client = opened(state)
-        die_after(client, instant)
-        WORK
-    status = os.waitpid(child(one), 0)[1]
-    client = opened(state)
+
+def live(client):
+    WORK
+
+number, seen = 0, set()
+for place, done in instants(path, begin, opened, live, "write"):
+    client = opened(place)
     said, whole = client.group_consent, client.consent
     pending = {each.metric for each in client.ledger().pending}
     client.give_consent()
     accepted = client.record("shape", "b")
     if whole is Consent.WITHDRAWN:
-        assert pending == set() and accepted is Outcome.NO_CONSENT, (instant, pending)
+        assert pending == set() and accepted is Outcome.NO_CONSENT, (place, pending)
     elif said["use"] is Consent.WITHDRAWN:
-        assert pending == {"trial/colour"} and accepted is Outcome.NO_CONSENT, (instant, pending)
+        assert pending == {"trial/colour"} and accepted is Outcome.NO_CONSENT, (place, pending)
     else:
         # Nothing of it was written.
-        assert pending == {"trial/colour", "trial/shape", "trial/model"}, (instant, pending)
-        assert status != 0
+        assert pending == {"trial/colour", "trial/shape", "trial/model"}, (place, pending)
+        assert not done
     seen.add((whole.value, said["use"].value))
     client.close()
-    instant += 1
-    if status == 0:
-        break
-print(instant, sorted(seen))
+    number += 1
+print(number, sorted(seen))
 """
 
 
@@ -197,7 +177,7 @@ print(instant, sorted(seen))
 @pytest.mark.slow
 def test_killed_before_every_statement_and_change_of_the_guard(path):
     work = 'client.withdraw_consent(groups=["use"])'
-    out = run(INSTANTS.replace("WORK", work), path.parent / "instants", timeout=900)
+    out = run(KILLS + INSTANTS.replace("WORK", work), path.parent / "instants", timeout=900)
     count, _, seen = out.partition(" ")
     assert int(count) > 12  # every draw: each statement counts, whatever is drawn.
     # Before, in between, and after.
@@ -213,13 +193,12 @@ def test_killed_before_every_statement_and_change_of_the_guard(path):
 def test_killed_while_it_is_given_again_it_stays_withdrawn_or_is_given(path):
     """Never given with chains from before, and never lost: from the commit on it is given."""
     work = """
-        client.withdraw_consent(groups=["use"])
-        print(end="")
-        client.give_consent(groups=["use"], again=True)
+    client.withdraw_consent(groups=["use"])
+    client.give_consent(groups=["use"], again=True)
 """
-    code = INSTANTS.replace("        WORK\n", work).replace(
+    code = KILLS + INSTANTS.replace("    WORK\n", work).replace(
         INSTANTS[INSTANTS.index("        assert pending == {") : INSTANTS.index("    seen.add")],
-        """        assert (pending == {"trial/colour"}) or status != 0, (instant, pending)
+        """        assert (pending == {"trial/colour"}) or not done, (place, pending)
 """,
     )
     out = run(code, path.parent / "instants", timeout=900)
