@@ -121,5 +121,4 @@ def load_configuration(path: Path) -> Configuration:
 
     Raises ParameterError, with all that is wrong and what is expected, if it is none.
     """
-    found: Configuration = read_yaml(path, Configuration, None)
-    return found
+    return read_yaml(path, Configuration, None)

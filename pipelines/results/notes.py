@@ -65,7 +65,7 @@ class Notes:
     def read(self) -> list[TimeNote]:
         """Return the notes by time; ParameterError if the file is no list of notes."""
         try:
-            notes: tuple[TimeNote, ...] = read_yaml(self._path, tuple[TimeNote, ...], [])
+            notes = read_yaml(self._path, tuple[TimeNote, ...], [])
         except FileNotFoundError:
             return []
         return sorted(notes, key=lambda note: note.at)

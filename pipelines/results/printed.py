@@ -132,15 +132,21 @@ def _of_windows(alarms: Sequence[Alarm], rows: Sequence[Row]) -> dict[Window, li
 
 
 def _under(row: Row, share: float) -> dict[str, object]:
-    """Return the ends of what the truth may be if a share of the reports is forged."""
-    low, high, reach, by_level = (
-        row[name] for name in ("low", "high", "reach", "reports_by_level")
-    )
-    if not (isinstance(low, float) and isinstance(high, float) and isinstance(reach, list)):
-        return dict.fromkeys(_UNDER)
+    known = under_of(row["low"], row["high"], row["reach"], row["reports_by_level"], share)
+    return dict(zip(_UNDER, known or (None, None), strict=True))
+
+
+def under_of(
+    low: Any, high: Any, reach: Any, by_level: Any, share: float
+) -> tuple[float, float] | None:
+    """Return the ends of what the truth may be if a share of an interval's reports is forged.
+
+    None where no such bound is known.
+    """
+    if low is None or high is None or reach is None:
+        return None
     over, short = forged(share, by_level, reach)
-    ends = low - over, high + short
-    return dict(zip(_UNDER, ends if math.isfinite(over + short) else (None, None), strict=True))
+    return (low - over, high + short) if math.isfinite(over + short) else None
 
 
 def _chosen(segment: str, by: str | None, only: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -11,8 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from sotto.errors import ParameterError
 from sotto.plan.document import yaml_reason
 
+T = TypeVar("T")
 
-def read_yaml(path: Path, kind: Any, empty: object) -> Any:
+
+def read_yaml(path: Path, kind: type[T], empty: object) -> T:
     """Return what a file says, as a type that pydantic validates.
 
     ``empty``: the document of a file without any. Paths in it are relative to its folder.

@@ -44,5 +44,4 @@ class BoardsFile(_BoardsModel):
 
 def load_boards(path: Path) -> BoardsFile:
     """Return what a file says; ParameterError if it is not such a file."""
-    found: BoardsFile = read_yaml(path, BoardsFile, {})
-    return found
+    return read_yaml(path, BoardsFile, {})

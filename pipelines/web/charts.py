@@ -27,6 +27,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import get_named_colors_mapping
 from matplotlib.figure import Figure
 
+from mechanisms.arrays import Floats
 from mechanisms.estimators.local_level import Smoothed
 from pipelines.web.formats import day, number, writer_of
 from sotto.csv_cells import write_csv_rows
@@ -375,7 +376,7 @@ class Line(NamedTuple):
     """A figure over windows: when each begins, whether it is open, and what it showed.
 
     ``smoothed``: drawn in the place of the values' own line. ``beside``: whether it is there to
-    compare another one with.
+    compare another one with. ``under``: of each value the ends of a wider band, drawn behind.
     """
 
     name: str
@@ -384,6 +385,7 @@ class Line(NamedTuple):
     open: Sequence[bool]
     smoothed: Smoothed | None = None
     beside: bool = False
+    under: Sequence[tuple[float, float] | None] = ()
 
 
 class SeriesPanel(NamedTuple):
@@ -409,7 +411,6 @@ def series(
     marks: Sequence[Mark] = (),
     *,
     columns: int = 1,
-    many: bool = False,
 ) -> Chart:
     """Return figures over windows, a panel a figure, as wide as the page.
 
@@ -423,8 +424,6 @@ def series(
         Upright lines in all panels, with their numbers.
     columns : int
         Panels in a row; more than one have one scale.
-    many : bool
-        Whether no page waits for it.
     """
     starts = sorted({start for panel in panels for line in panel.lines for start in line.starts})
     rows_needed = math.ceil(len(panels) / columns)
@@ -462,7 +461,6 @@ def series(
         parts=[1] * rows_needed,
         columns=columns,
         left=_NUMBERS,
-        many=many,
     )
 
 
@@ -471,8 +469,10 @@ def _line(axes: Axes, line: Line) -> None:
     colour, band = (SOFT, FAINT) if line.beside else (ESTIMATE, WASH)
     at = np.array(places(line.starts))
     values = np.array([math.nan if each[0] is None else each[0] for each in line.values])
-    ends = np.array([each[1] or (math.nan, math.nan) for each in line.values]).reshape(-1, 2)
-    axes.fill_between(at, ends[:, 0], ends[:, 1], color=band, linewidth=0)
+    ends = _ends([each[1] for each in line.values])
+    if line.under:
+        axes.fill_between(at, *_ends(line.under).T, color=FAINT, linewidth=0)
+    axes.fill_between(at, *ends.T, color=band, linewidth=0)
     if line.smoothed is not None:
         axes.plot(at, line.smoothed.values, color=EVERY, linewidth=1.8)
     else:
@@ -486,6 +486,10 @@ def _line(axes: Axes, line: Line) -> None:
         shown = np.flatnonzero(chosen & np.isfinite(values)).tolist()
         texts = [line.values[each][2] for each in shown]
         _dots(axes, at[shown], values[shown], texts, inside=inside)
+
+
+def _ends(known: Sequence[tuple[float, float] | None]) -> Floats:
+    return np.array([each or (math.nan, math.nan) for each in known]).reshape(-1, 2)
 
 
 def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:

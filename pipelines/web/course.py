@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mechanisms.estimators.local_level import Smoothed, smooth
+from pipelines.results.printed import under_of
 from pipelines.results.range_windows import names_of
 from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import charts, formats
@@ -59,26 +60,24 @@ def course(view: MetricView) -> Mapping[str, object] | None:
         return None
     known = [row for row in view.rows if row.kind in _KINDS and row.value is not None]
     named = [row for row in known if figure_of(row) in view.query.items] or view.headlines
-    windows = _windows(view)
-    if not windows:
-        windows = view.windows[-MOST_DRAWN:]
+    windows = _windows(view) or view.windows[-MOST_DRAWN:]
     # A browser asks for a chart of many windows by its address; the page reads those of its table.
     later = not view.draws and len(windows) > charts.DOTS
     read = windows[-MOST_WINDOWS:] if later else windows
     drawn = _read(view, named[:_FIGURES], read)[:_PANELS]
     marks = _marks(view, windows)
-    panels = [_panel(each, read) for each in drawn]
-    first = next(iter(names_of(drawn[0].segment)), "") if drawn else ""
+    panels = [_panel(each, read, view.query.forged) for each in drawn]
     segments = [name for name in view.snapshot.segments(view.shown) if name]
+    chart = charts.series(
+        f"{view.title} Over {len(windows)} windows",
+        panels,
+        "window from",
+        marks,
+        columns=3 if len(panels) > _FIGURES // 2 and drawn[0].segment else 1,
+    )
+    chart.many = later
     return {
-        "chart": charts.series(
-            f"{view.title} Over {len(windows)} windows",
-            panels,
-            "window from",
-            marks,
-            columns=3 if len(panels) > _FIGURES // 2 and first else 1,
-            many=later,
-        ),
+        "chart": chart,
         "marks": marks,
         "names": [each.name for each in drawn],
         "past": [
@@ -132,7 +131,7 @@ def _key(view: BoardView, chart: BoardChart) -> MetricKey | None:
 
 
 def _of_chart(view: BoardView, key: MetricKey, chart: BoardChart) -> MetricView:
-    query = RangeQuery(chart.since, chart.until, chart.segment, "", chart.items)
+    query = RangeQuery(chart.since, chart.until, chart.segment, items=chart.items)
     shown = newest(view.snapshot.newest[key])
     return MetricView(view.snapshot, view.links, view.public, key=key, shown=shown, query=query)
 
@@ -194,7 +193,7 @@ def _named(row: EstimateRecord) -> str:
     return name_of(row) + ("" if row.unit in (None, "share") else f", {row.unit}")
 
 
-def _panel(drawn: _Drawn, windows: Sequence[Window]) -> charts.SeriesPanel:
+def _panel(drawn: _Drawn, windows: Sequence[Window], forged: float) -> charts.SeriesPanel:
     if drawn.beside is None:
         lines = [_line("", drawn.rows, windows, _smoothed(drawn, windows))]
     else:
@@ -202,6 +201,15 @@ def _panel(drawn: _Drawn, windows: Sequence[Window]) -> charts.SeriesPanel:
             _line("", drawn.beside, windows, None, beside=True),
             _line(drawn.segment, drawn.rows, windows, None),
         ]
+    if forged:
+        lines[-1] = lines[-1]._replace(
+            under=[
+                under_of(row.low, row.high, row.reach, row.reports_by_level, forged)
+                if row
+                else None
+                for row in (drawn.rows.get(each.window_start) for each in windows)
+            ]
+        )
     return charts.SeriesPanel(drawn.name, drawn.of.unit or "", lines)
 
 

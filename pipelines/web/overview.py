@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pipelines.exporter.freshness import stale
 from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import alerts, formats
-from pipelines.web.snapshot import MetricKey
+from pipelines.web.snapshot import MetricKey, by_metric
 from pipelines.web.views import OverviewView, PageView, headlines, name_of, newest, title_of
 from sotto.clocks import now_ms
 
@@ -67,7 +67,8 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     first = (part - 1) * _CARDS if part else 0
     shown = wanted[first : first + _CARDS] if part else wanted
     heads = {key: headlines(view.snapshot.headlines.get(key, [])) for key in shown}
-    courses = view.snapshot.courses([rows[0] for rows in heads.values() if rows], _SPARK)
+    firsts = [rows[0] for rows in heads.values() if rows]
+    courses = by_metric(view.snapshot.reader.courses(firsts, _SPARK))
     return {
         "cards": [_card(view, key, named[key], heads[key], courses.get(key, [])) for key in shown],
         "find": find,

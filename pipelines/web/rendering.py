@@ -66,7 +66,6 @@ def environment() -> jinja2.Environment:
         ends_of=views.ends_of,
         forged_of=views.forged_of,
         name_of=views.name_of,
-        title_of=views.title_of,
         words=words,
         static=static_address,
     )

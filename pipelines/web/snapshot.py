@@ -72,7 +72,8 @@ class ResultsSnapshot:
         self.revision = revision
         self.watch = watch
         self._estimates = lru_cache(maxsize=_KEPT)(self._read)
-        self._windows = lru_cache(maxsize=_KEPT)(self._windows_of)
+        #: Returns the windows of all reports of a metric, oldest first; none of an unknown one.
+        self.windows = lru_cache(maxsize=_KEPT)(self._windows_of)
 
     @cached_property
     def newest(self) -> dict[MetricKey, list[Window]]:
@@ -91,21 +92,17 @@ class ResultsSnapshot:
     @cached_property
     def headlines(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The estimates that may stand for each metric, of its newest complete window."""
-        return _by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
+        return by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
 
     @cached_property
     def so_far(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The same of its newest window, where that is still open."""
-        return _by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
+        return by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
 
     @cached_property
     def reports(self) -> int:
         """How many reports count, in all windows of all metrics."""
         return self.reader.reports()
-
-    def windows(self, key: MetricKey) -> list[Window]:
-        """Return the windows of all reports of a metric, oldest first; none of an unknown one."""
-        return self._windows(key)
 
     def _windows_of(self, key: MetricKey) -> list[Window]:
         if key not in self.newest:
@@ -187,15 +184,6 @@ class ResultsSnapshot:
         chosen = Chosen(**key_of(window)._asdict(), starts=[window.window_start])
         return {each.segment: each for each in self.reader.windows(chosen)}
 
-    def courses(
-        self, of: Sequence[EstimateRecord], lengths: int
-    ) -> dict[MetricKey, list[EstimateRecord]]:
-        """Return a figure of each metric in its window and those before: see the reader's method.
-
-        There is one estimate a metric; ``lengths`` of its window are how far back.
-        """
-        return _by_metric(self.reader.courses(of, lengths))
-
     def history(
         self,
         key: MetricKey,
@@ -225,7 +213,8 @@ class ResultsSnapshot:
         return found
 
 
-def _by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:
+def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:
+    """Return estimates by the metric that they are of."""
     found: dict[MetricKey, list[EstimateRecord]] = {}
     for row in rows:
         found.setdefault(key_of(row), []).append(row)

@@ -82,13 +82,15 @@ class RangeQuery:
 
     ``segment`` is a segment, or names of attributes to have each of theirs; ``against`` is what to
     compare with, as :meth:`~pipelines.results.range_windows.WindowRange.against` takes it;
-    ``items`` are the figures that are drawn, as :func:`figure_of` has them.
+    ``under`` is how many percent of the reports may be forged; ``items`` are the figures that are
+    drawn, as :func:`figure_of` has them.
     """
 
     since: str = ""
     until: str = ""
     segment: str = ""
     against: str = ""
+    under: str = ""
     items: tuple[str, ...] = ()
 
     @classmethod
@@ -100,9 +102,15 @@ class RangeQuery:
     @property
     def parameters(self) -> list[tuple[str, str]]:
         """The parameters of an address that asks the same."""
-        texts = {name: getattr(self, name) for name in ("since", "until", "segment", "against")}
-        items = [("item", each) for each in self.items]
-        return [*((name, text) for name, text in texts.items() if text), *items]
+        names = ("since", "until", "segment", "against", "under")
+        texts = [(name, getattr(self, name)) for name in names]
+        return [each for each in texts if each[1]] + [("item", each) for each in self.items]
+
+    @property
+    def forged(self) -> float:
+        """The share of reports that may be forged; 0 where the address has none."""
+        known = formats.is_number(self.under) and 0 < float(self.under) <= 100
+        return float(self.under) / 100 if known else 0.0
 
     @property
     def asks(self) -> bool:

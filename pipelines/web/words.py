@@ -73,9 +73,8 @@ HISTORY = (
     "Each window is estimated from its own reports alone. A window that is still open, or whose "
     "reports are at early levels, has a wider interval and will change. A difference between "
     "windows can be noise where their intervals overlap, and a change of who reports looks "
-    "like a change of what they report. A smoothed line is the expected level of each window given "
-    "all of them, by a model of a level that drifts and the noise that is known. It is for "
-    "display: its points share what the windows around them say."
+    "like a change of what they report. A smoothed line is the level that a model which drifts "
+    "expects given all windows, for display: its points share what the windows around them say."
 )
 MOVED = (
     "Each window is compared with what the earlier windows of its figure predict: the figure may "

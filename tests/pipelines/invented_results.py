@@ -68,9 +68,10 @@ def estimate(
 
 def _themes(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     of = window("theme", at, 900, revision)
+    known = {"detection_floor": 0.03, "reach": [[2.0, 1.0]] * 3}
     shares = {"light": 0.6, NASTY: 0.3, "other": -0.01 + at / 100}
     return of, [
-        estimate(of, place, "share", item, share, display=max(share, 0.0), detection_floor=0.03)
+        estimate(of, place, "share", item, share, display=max(share, 0.0), **known)
         for place, (item, share) in enumerate(shares.items())
     ]
 

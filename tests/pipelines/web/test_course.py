@@ -9,6 +9,7 @@ import re
 from html import unescape
 
 import pytest
+from html_pages import Html
 from invented_results import PLAN, app_of, ask, write_results
 
 from pipelines.results.api import create_router
@@ -77,6 +78,14 @@ def test_a_segment_is_drawn_beside_the_whole(plain):
         of: [row["value"] for row in rows if row["of"] == of] for of in ("all reports", "os=linux")
     }
     assert by_line == {"all reports": ["0.6"] * 3, "os=linux": ["", "", "0.7"]}
+
+
+@pytest.mark.parametrize(("under", "bands"), [("10", 2), ("", 1), ("x", 1), ("101", 1)])
+def test_the_band_of_forged_reports_is_behind_that_of_the_noise(plain, under, bands):
+    drawn = ask(plain, f"{THEME}/charts/course-1.svg?item=share+light&under={under}").text
+    assert drawn.count('id="FillBetween') == bands
+    shown = Html(ask(plain, f"{THEME}?under={under}").text).text
+    assert ("if up to 10 % of the reports are forged" in shown) is (bands == 2)
 
 
 def test_each_segment_is_a_panel_of_one_scale(plain):
