@@ -22,7 +22,7 @@ from pydantic import (
 
 from pipelines.alerts.notifiers import NOTIFIERS
 from pipelines.alerts.notifiers.base import Notifier, checked_url
-from pipelines.results.yaml_files import read_yaml
+from pipelines.storage.yaml_files import read_yaml
 from sotto.plan.scalars import Duration
 
 #: Kinds of estimates that can be watched, and those that are unless others are named.

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from pipelines.results.fields import moment
-from pipelines.results.yaml_files import read_yaml
+from pipelines.storage.yaml_files import read_yaml
 from sotto.plan.durations import parse_time
 
 #: Bytes of a request that adds a note, at most.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pipelines.results.yaml_files import read_yaml
+from pipelines.storage.yaml_files import read_yaml
 
 _Text = Annotated[str, BeforeValidator(str)]
 
