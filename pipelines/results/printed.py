@@ -328,10 +328,11 @@ def _effect_title(row: ArmEffect) -> str:
 def _effect(row: ArmEffect) -> tuple[str, ...]:
     unit = "" if row.unit in (None, "share") else f"({row.unit})"
     of = f"{row.item or 'mean'} {unit}".strip()
-    figures = _number(row.first), _number(row.value), _interval(row.low, row.high)
-    sure = f"{row.p_value:.2g}", _number(row.smallest_found)
-    differs = "differs" if row.significant else ""
-    return (row.arm, of, *figures, *sure, f"{row.reports:,}", f"{row.windows:,}", differs)
+    value, *ends = row.told
+    sure = f"{row.p_value:.2g}" if row.look_value is None else "", _number(row.smallest_found)
+    figures = _number(row.first), _number(value), _interval(*ends), *sure
+    differs = "differs" if row.differs else ""
+    return (row.arm, of, *figures, f"{row.reports:,}", f"{row.windows:,}", differs)
 
 
 def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:

@@ -375,6 +375,18 @@ class ArmEffect:
     ]
     withheld: Annotated[str | None, About("why arms are not compared; null where they are")]
 
+    @property
+    def told(self) -> tuple[float | None, float | None, float | None]:
+        """Difference and interval for people: of a metric that decides, those of its last look."""
+        if self.look_value is None:
+            return self.value, self.low, self.high
+        return self.look_value, self.look_low, self.look_high
+
+    @property
+    def differs(self) -> bool:
+        """Whether the arm differs by that interval, or a look before has decided that it does."""
+        return bool(self.significant) if self.look_value is None else bool(self.decided_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm(OfWindow):

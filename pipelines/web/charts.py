@@ -125,6 +125,8 @@ class Chart:
     height: float = 270
     parts: Sequence[float] = (1,)
     columns: int = 1
+    #: Whether all axes have one vertical scale, as those of several columns have.
+    one_scale: bool = False
     left: float | None = None
     #: Whether it is of so many windows that no page waits for it.
     many: bool = False
@@ -196,7 +198,7 @@ class Chart:
             len(self.parts),
             self.columns,
             sharex=True,
-            sharey=self.columns > 1,
+            sharey=self.one_scale or self.columns > 1,
             squeeze=False,
             height_ratios=self.parts,
         )
@@ -411,6 +413,7 @@ def series(
     marks: Sequence[Mark] = (),
     *,
     columns: int = 1,
+    one_scale: bool = False,
 ) -> Chart:
     """Return figures over windows, a panel a figure, as wide as the page.
 
@@ -423,7 +426,9 @@ def series(
     marks : sequence of Mark
         Upright lines in all panels, with their numbers.
     columns : int
-        Panels in a row; more than one have one scale.
+        Panels in a row.
+    one_scale : bool
+        Whether panels in one column have one vertical scale, too.
     """
     starts = sorted({start for panel in panels for line in panel.lines for start in line.starts})
     rows_needed = math.ceil(len(panels) / columns)
@@ -460,6 +465,7 @@ def series(
         height=_ABOVE + _BELOW + (230 if len(panels) == 1 else 150) * rows_needed,
         parts=[1] * rows_needed,
         columns=columns,
+        one_scale=one_scale,
         left=_NUMBERS,
     )
 

@@ -33,6 +33,7 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
     return {
         "title": f"{plan.experiment.name} of {plan.plan}, version {plan.version}",
         "first": plan.experiment.arms[0],
+        "spans": {(row.start, row.end) for row in known if row.start and row.end},
         "decisions": [row for row in known if row.looks],
         "decides": plan.decision is not None,
         "others": others[:_LISTED],
@@ -55,10 +56,11 @@ def _chart(known: Sequence[ArmEffect]) -> charts.Chart:
     names = [f"{row.arm}: {row.metric} {row.item}".rstrip() for row in shown]
     values = []
     for name, row in zip(names, shown, strict=True):
-        ends = None if row.low is None or row.high is None else (row.low, row.high)
-        reach = formats.interval(row.low, row.high, row.unit)
-        said = f"{name}: {formats.quantity(row.value, row.unit)}, at all looks {reach}"
-        values.append((row.value, ends, said))
+        value, low, high = row.told
+        ends = None if low is None or high is None else (low, high)
+        looks = "all" if row.look_value is None else "planned"
+        reach = f"at {looks} looks {formats.interval(low, high, row.unit)}"
+        values.append((value, ends, f"{name}: {formats.quantity(value, row.unit)}, {reach}"))
     label = (
         "difference of shares, in percentage points"
         if unit == "share"

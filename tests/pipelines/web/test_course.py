@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from html import unescape
 
 import pytest
@@ -91,6 +92,10 @@ def test_the_band_of_forged_reports_is_behind_that_of_the_noise(plain, under, ba
 def test_each_segment_is_a_panel_of_one_scale(plain):
     rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?segment=os").text)
     assert {row["figure"] for row in rows} == {"os=linux: light", "os=<b>: light"}
+    drawn = ask(plain, f"{THEME}/charts/course-1.svg?segment=os").text
+    ticks = Counter(re.findall(r">(-?[\d.]+) %<", drawn))
+    assert len(ticks) > 1
+    assert set(ticks.values()) == {2}
 
 
 def test_a_range_limits_the_chart_and_what_it_is_compared_with_widens_it(plain):
