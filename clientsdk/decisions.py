@@ -165,7 +165,10 @@ class Decisions:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
-        if store.outbox.room <= 0 and store.outbox.full(connection):
+        # What was reserved goes on: it must not show that another process used something.
+        begun = terms.metric.measure is not None and terms.tally in store.accounts.tallies
+        full = store.outbox.room <= 0 and store.outbox.full(connection)
+        if full and (terms.own or not begun):
             store.deny([terms.metric], Outcome.STORE_FULL)
             return Outcome.STORE_FULL
         if store.accounts.closed:

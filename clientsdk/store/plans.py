@@ -102,13 +102,14 @@ class Plans:
             self._read_next_expiry(connection)
         return all(digests.get(number) == plan.digest for number, plan in self._known.items())
 
-    def erase_expired(self, connection: Connection, moment: int) -> int:
+    def erase_expired(self, connection: Connection, moment: int, *, done: bool) -> int:
+        """Erase chains of expired plans; return how many. ``done``: nothing else was erased."""
         numbers = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
         erased = sum(
             connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount
             for number in numbers
         )
-        if not erased:
+        if done and not erased:
             # Otherwise it is not done until it is committed: the next time looks once more.
             self._expired_until = max(self._expired_until, moment)
             self._read_next_expiry(connection)

@@ -495,8 +495,9 @@ class Store:
         """Erase all chains of expired plans; return how many. Permanent responses stay."""
         self.states.clear()
         moment = self.moment(now)
-        erased = self.plans.erase_expired(connection, moment)
-        if measures.erase_expired(connection, moment) or erased:
+        measured = measures.erase_expired(connection, moment)
+        erased = self.plans.erase_expired(connection, moment, done=not measured)
+        if measured or erased:
             self.forget_periods(connection)
             self.erasure.schedule(connection)
         return erased

@@ -9,8 +9,9 @@ import signal
 import sqlite3
 import struct
 import traceback
-from contextlib import closing
+from contextlib import closing, suppress
 from subprocess import PIPE
+from unittest import mock
 
 import pytest
 from device_plans import DAY, HOUR, START, WEEK, raw
@@ -20,9 +21,9 @@ from test_interrupts import watched_by
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
-from clientsdk.store.database import READ, WRITE
+from clientsdk.store.database import READ, WRITE, DeviceDatabase
 from clientsdk.testing import FakeClock, SeededClient, reported
-from sotto.errors import SottoError, UnknownMetricError, ValueTypeError
+from sotto.errors import SottoError, StoreError, UnknownMetricError, ValueTypeError
 from sotto.plan.compile import parse_plan
 
 #: At this epsilon an answer is another than the truth once in a hundred thousand million times.
@@ -194,6 +195,53 @@ def test_what_has_begun_goes_on_while_the_outbox_is_full(clock):
     assert client.count("export", 7) is Outcome.ACCEPTED
     week_later(client)
     assert answers(client)["exports"] == ["5 to 9"]
+
+
+def test_it_goes_on_whatever_another_process_used(path, clock):
+    client, other = (device("exports", "opened", state=path, clock=clock) for _ in "ab")
+    client._store.outbox._bytes = client._store.outbox.room = 0
+    assert other.count("export", 1) is Outcome.ACCEPTED
+    for _ in range(3):
+        other.count("open", 1)
+        assert client.count("export", 7) is Outcome.ACCEPTED
+
+
+def expiring(path, clock, hours, **options):
+    """A device that is made so many hours after its plan's end."""
+    ends = {"expires": "2026-01-29"}
+    clock.now = plan("exports", **ends).expires + hours * HOUR
+    return device("exports", state=path, clock=clock, used=ends, **options)
+
+
+def test_a_value_does_not_outlive_its_plan_although_the_disk_was_full(path, clock):
+    commit, refused = DeviceDatabase.commit, []
+
+    def full(self, access):
+        if access is READ or refused:
+            return commit(self, access)
+        refused.append(access)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    client = expiring(path, clock, -1)
+    assert client.count("export", 7) is Outcome.ACCEPTED
+    clock.advance(hours=2)
+    with mock.patch.object(DeviceDatabase, "commit", full), suppress(StoreError):
+        client.flush()
+    assert refused
+    client.count("export")
+    client.flush()
+    assert rows(client) == []
+
+
+def test_a_value_does_not_outlive_its_plan_after_a_clock_was_beyond_it(path, clock):
+    client = expiring(path, clock, 1, consent=False)
+    client._store.keep_up(clock.now)
+    clock.advance(hours=-2)
+    client.give_consent()
+    assert client.count("export", 7) is Outcome.ACCEPTED
+    clock.advance(hours=2)
+    client.count("export")
+    assert rows(client) == []
 
 
 def test_a_write_changes_a_row_although_the_value_stays(path, clock):
