@@ -165,7 +165,7 @@ class Decisions:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
-        # What was reserved goes on: it must not show that another process used something.
+        # A measure that has begun goes on, whatever another process has used meanwhile.
         begun = terms.metric.measure is not None and terms.tally in store.accounts.tallies
         full = store.outbox.room <= 0 and store.outbox.full(connection)
         if full and (terms.own or not begun):

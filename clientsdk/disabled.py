@@ -128,7 +128,7 @@ def counted_under(name: object, error: BaseException) -> str:
     A label must hold no value, and an app may have passed one in the place of the name.
     """
     wrong_value = isinstance(error, ValueTypeError) and isinstance(name, str)
-    return str(name) if wrong_value else UNKNOWN_METRIC
+    return str.__str__(name) if wrong_value else UNKNOWN_METRIC
 
 
 def plan_if_readable(given: Any) -> CompiledPlan:

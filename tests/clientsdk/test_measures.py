@@ -530,6 +530,17 @@ def test_a_value_in_the_place_of_a_name_is_no_label_and_in_no_frame(lenient):
     assert client.stats().outcomes.keys() == labels
 
 
+def test_a_name_that_writes_itself_otherwise_is_a_label_as_it_is():
+    class Event(str):
+        def __str__(self):
+            return "a planted text"
+
+    client = device("exports", consent=False)
+    client._errors.lenient = True
+    client.count(Event("export"), "a word")
+    assert client.stats().outcomes == {("export", Outcome.INVALID): 1}
+
+
 COUNTING = """
 from sotto.plan.compiled import CompiledPlan
 compiled = CompiledPlan.from_json(bytes.fromhex(sys.argv[2]))
