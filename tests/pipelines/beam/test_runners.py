@@ -100,12 +100,13 @@ def test_a_job_server_that_does_not_answer_is_told():
 def test_the_command_passes_on_what_is_not_its_own(tmp_path, capfd):
     plan = tmp_path / "plan.json"
     plan.write_bytes(plans()[0].to_json())
+    (tmp_path / "log").mkdir()
     ours = [
         "aggregate",
         "--plan",
         str(plan),
         "--log",
-        str(tmp_path),
+        str(tmp_path / "log"),
         "--state",
         str(tmp_path / "s"),
     ]
