@@ -166,9 +166,8 @@ class Decisions:
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
         # A measure that has begun goes on, whatever another process has used meanwhile.
-        begun = terms.metric.measure is not None and terms.tally in store.accounts.tallies
-        full = store.outbox.room <= 0 and store.outbox.full(connection)
-        if full and (terms.own or not begun):
+        begun = terms.metric.measure is not None and not terms.own and self._is_reserved(terms)
+        if not begun and store.outbox.room <= 0 and store.outbox.full(connection):
             store.deny([terms.metric], Outcome.STORE_FULL)
             return Outcome.STORE_FULL
         if store.accounts.closed:
@@ -258,7 +257,7 @@ class Decisions:
 
     def _measure(self, connection: Connection, terms: RecordingTerms) -> Outcome | Measurement:
         store, metric, tally = self._store, terms.metric, terms.tally
-        if not store.accounts.tallies.get(tally, 0):
+        if not self._is_reserved(terms):
             if not self._affordable(terms.cost, terms.cost):
                 return self._refuse(terms, Outcome.OVER_BUDGET)
             return Measurement(begun=False)
@@ -270,6 +269,9 @@ class Decisions:
             return self._refuse(terms, Outcome.PERIOD_FULL)
         store.states[tally] = found[2]
         return BEGUN
+
+    def _is_reserved(self, terms: RecordingTerms) -> bool:
+        return bool(self._store.accounts.tallies.get(terms.tally))
 
     def _affordable(self, cost: int, lifetime: int) -> bool:
         store = self._store

@@ -244,8 +244,7 @@ class Recorder:
                 state = measures.response(metric, False, *drawn_for)
             measures.begin(connection, terms.tally, period, place, state)
             store.states[terms.tally] = state
-            # A clock that leapt beyond the end may have come back.
-            store.plans.next_expiry = min(store.plans.next_expiry, plan.expires)
+            store.plans.will_expire(plan.expires)
         store.accounts.reserve(store.database.cursor, terms.tally, 1, terms.cost)
         return ACCEPTED
 

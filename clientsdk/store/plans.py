@@ -102,18 +102,26 @@ class Plans:
             self._read_next_expiry(connection)
         return all(digests.get(number) == plan.digest for number, plan in self._known.items())
 
-    def erase_expired(self, connection: Connection, moment: int, *, done: bool) -> int:
-        """Erase chains of expired plans; return how many. ``done``: nothing else was erased."""
+    def erase_expired(self, connection: Connection, moment: int) -> int:
+        """Erase the chains of expired plans; return how many."""
         numbers = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
-        erased = sum(
+        return sum(
             connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount
             for number in numbers
         )
-        if done and not erased:
-            # Otherwise it is not done until it is committed: the next time looks once more.
-            self._expired_until = max(self._expired_until, moment)
-            self._read_next_expiry(connection)
-        return erased
+
+    def have_expired(self, connection: Connection, moment: int) -> None:
+        """Note that nothing is left of the plans that have expired by a moment."""
+        self._expired_until = max(self._expired_until, moment)
+        self._read_next_expiry(connection)
+
+    def will_expire(self, expires: int) -> None:
+        """Note that there is something of a plan that expires then.
+
+        A clock that leapt may have seen it expire: it will expire once more.
+        """
+        if expires < self.next_expiry:
+            self.next_expiry = expires
 
     def go_back(self, connection: Connection) -> None:
         """Let plans expire once more: a clock that was wrong may have been beyond their end."""

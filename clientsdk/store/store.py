@@ -296,10 +296,7 @@ class Store:
 
     def add_chain(self, connection: Connection, chain: StoredChain) -> None:
         """Store a chain of this period, which is charged in the same transaction."""
-        # Its plan may be one that a clock that leapt had seen expire: it will expire once more.
-        plans = self.plans
-        if self._expires < plans.next_expiry:
-            plans.next_expiry = self._expires
+        self.plans.will_expire(self._expires)
         self.outbox.add(connection, self.database.cursor, chain, self.identity)
 
     @property
@@ -319,9 +316,7 @@ class Store:
         # The count comes first: an interrupt in between can only have counted too much.
         self.outbox.count(chain)
         self.accounts.count(tally, seen, cost)
-        plans = self.plans
-        if self._expires < plans.next_expiry:
-            plans.next_expiry = self._expires
+        self.plans.will_expire(self._expires)
         if self.database.version is None:
             # A signal handler has forked, and this is the child.
             return False
@@ -480,7 +475,7 @@ class Store:
             outbox.remember(connection, row.period, identity)
             outbox.insert(connection, [chain])
             self.outbox.count(chain)
-            self.plans.next_expiry = min(self.plans.next_expiry, plan.expires)
+            self.plans.will_expire(plan.expires)
 
     def forget_periods(self, connection: Connection) -> bool:
         """Erase the pseudonym, key and metrics of past periods that have no chain left, if any."""
@@ -495,11 +490,13 @@ class Store:
         """Erase all chains of expired plans; return how many. Permanent responses stay."""
         self.states.clear()
         moment = self.moment(now)
-        measured = measures.erase_expired(connection, moment)
-        erased = self.plans.erase_expired(connection, moment, done=not measured)
-        if measured or erased:
+        erased = self.plans.erase_expired(connection, moment)
+        if measures.erase_expired(connection, moment) or erased:
+            # It is done only once it is committed: the next time looks again.
             self.forget_periods(connection)
             self.erasure.schedule(connection)
+        else:
+            self.plans.have_expired(connection, moment)
         return erased
 
     def keep_up(self, now: int) -> None:
