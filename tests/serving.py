@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 from deploy.ports import HOST, free_ports
 from pipelines.results.tables import WINDOWS
@@ -19,7 +19,6 @@ from pipelines.sinks.sql import Results, of_state
 from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 600
 
 
 @contextmanager

@@ -112,7 +112,9 @@ class Chart:
     parts : sequence of float
         Heights of rows of axes with one horizontal scale, relative to each other.
     columns : int
-        Axes in a row; those of a chart of several columns have one vertical scale.
+        Axes in a row.
+    one_scale : bool
+        Whether all axes have one vertical scale.
     left : float, optional
         Room for what is written at the left, in pixels. Without it all text is measured, which
         takes half as long again.
@@ -125,7 +127,6 @@ class Chart:
     height: float = 270
     parts: Sequence[float] = (1,)
     columns: int = 1
-    #: Whether all axes have one vertical scale, as those of several columns have.
     one_scale: bool = False
     left: float | None = None
     #: Whether it is of so many windows that no page waits for it.
@@ -198,7 +199,7 @@ class Chart:
             len(self.parts),
             self.columns,
             sharex=True,
-            sharey=self.one_scale or self.columns > 1,
+            sharey=self.one_scale,
             squeeze=False,
             height_ratios=self.parts,
         )
@@ -428,7 +429,7 @@ def series(
     columns : int
         Panels in a row.
     one_scale : bool
-        Whether panels in one column have one vertical scale, too.
+        Whether all panels have one vertical scale.
     """
     starts = sorted({start for panel in panels for line in panel.lines for start in line.starts})
     rows_needed = math.ceil(len(panels) / columns)

@@ -68,15 +68,17 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     marks = _marks(view, windows)
     panels = [_panel(each, read, view.query.forged) for each in drawn]
     segments = [name for name in view.snapshot.segments(view.shown) if name]
+    columns = 3 if len(panels) > _FIGURES // 2 and drawn[0].segment else 1
     # Segments are compared by eye.
-    one_scale = bool(drawn[0].segment) and len({figure_of(each.of) for each in drawn}) == 1
+    figures = {figure_of(each.of) for each in drawn}
+    compared = len(figures) == 1 and all(each.segment for each in drawn)
     chart = charts.series(
         f"{view.title} Over {len(windows)} windows",
         panels,
         "window from",
         marks,
-        columns=3 if len(panels) > _FIGURES // 2 and drawn[0].segment else 1,
-        one_scale=one_scale,
+        columns=columns,
+        one_scale=compared or columns > 1,
     )
     chart.many = later
     return {
@@ -98,7 +100,7 @@ def course(view: MetricView) -> Mapping[str, object] | None:
         "segments": [*dict.fromkeys(",".join(names_of(name)) for name in segments), *segments],
         "others": ["previous", *(["all"] if segments else []), *segments],
         "chooses": view.address() is not None,
-        "one_scale": chart.one_scale or chart.columns > 1,
+        "one_scale": chart.one_scale,
         "beside": any(each.beside is not None for each in drawn),
     }
 

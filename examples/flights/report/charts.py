@@ -37,45 +37,21 @@ WINDOW_DAYS = 28
 UNITS = {"share": "share of reports", "min": "minutes", "mi": "miles"}
 
 
-def _mark(
-    axes: Axes,
-    at: float,
-    value: float | None,
-    interval: tuple[float, float] | None,
-    title: str,
-    *,
-    colour: str,
-    across: bool,
-) -> None:
-    """Draw an estimate and its interval, as far as there are any, upright or ``across``."""
+def _compare(axes: Axes, at: float, seen: Comparison, title: str, *, across: bool = False) -> None:
+    """Draw an estimate with its interval and truth, upright or ``across`` with all flights' too."""
+    colour = ESTIMATE if seen.covers else BAD
 
-    def plot(values: Sequence[float], **style: Any) -> None:
+    def draw(values: Sequence[float], **style: Any) -> None:
         places = [at] * len(values)
         x, y = (values, places) if across else (places, values)
         axes.plot(x, y, gid=titled(title), color=colour, **style)
 
-    if interval is not None:
-        plot(interval, linewidth=2.4)
-    if value is not None:
-        plot(
-            [value],
-            marker="o",
-            markersize=6.5,
-            markerfacecolor=colour,
-            markeredgecolor=CARD,
-            markeredgewidth=0.8,
-        )
-
-
-def _compare(axes: Axes, at: float, seen: Comparison, title: str, *, across: bool = False) -> None:
-    """Draw an estimate with its interval and truth, upright or ``across`` with all flights' too."""
-    colour = ESTIMATE if seen.covers else BAD
-    _mark(axes, at, None, (seen.low, seen.high), title, colour=colour, across=across)
+    draw((seen.low, seen.high), linewidth=2.4)
     style: Any = {"linestyle": "", "markersize": 11, "markeredgewidth": 2.2, "gid": titled(title)}
     if across:
         axes.plot(seen.every, at, "|", color=EVERY, **style)
     axes.plot(*((seen.kept, at, "|") if across else (at, seen.kept, "_")), color=TRUTH, **style)
-    _mark(axes, at, seen.value, None, title, colour=colour, across=across)
+    draw((seen.value,), marker="o", markersize=6.5, markeredgecolor=CARD, markeredgewidth=0.8)
 
 
 def sharpening(releases: Sequence[Release]) -> Chart:
