@@ -33,12 +33,13 @@ class Claim:
     """A mechanism of the registry and where it comes from.
 
     ``parameters`` are those of an audit; one that depends on epsilon is a function of the strongest
-    amount.
+    amount. ``amounts``: up to which epsilons its chains go unless others are asked for.
     """
 
     name: str
     source: str
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    amounts: tuple[float, ...] = (1.0,)
 
     def spec(self, micro: int) -> dict[str, Parameter]:
         """Return the mechanism as the registry takes it."""
@@ -59,11 +60,12 @@ def _cards(micro: int) -> tuple[int, int, int]:
 _NUMBER: Mapping[str, Parameter] = {"points": 33, "missing": False}
 _WANG = "N. Wang et al., ICDE 2019"
 _TIANHAO = "T. Wang et al., USENIX Security 2017"
+_SEVERAL = (0.5, 1.0, 2.0)
 #: All mechanisms that a plan can name.
 LIBRARY: tuple[Claim, ...] = (
-    Claim("grr", "Kairouz et al., ICML 2016", {"domain_size": 4}),
-    Claim("sue", _TIANHAO, {"domain_size": 16}),
-    Claim("oue", _TIANHAO, {"domain_size": 16}),
+    Claim("grr", "Kairouz et al., ICML 2016", {"domain_size": 4}, _SEVERAL),
+    Claim("sue", _TIANHAO, {"domain_size": 16}, _SEVERAL),
+    Claim("oue", _TIANHAO, {"domain_size": 16}, _SEVERAL),
     Claim("local_hashing", _TIANHAO, {"domain_size": 100, "buckets": 5}),
     Claim("subset", "M. Ye, A. Barg 2018", {"domain_size": 6, "subset_size": 2}),
     Claim("hadamard", "J. Acharya et al., AISTATS 2019", {"domain_size": 16, "blocks": 2}),

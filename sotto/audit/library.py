@@ -32,10 +32,6 @@ from sotto.audit.findings import (
 from sotto.columns import table
 from sotto.plan.compiled import CompiledMetric
 
-#: Amounts of the audited chains, and of those mechanisms that are shown at more of them.
-_AMOUNTS, _MORE = (1.0,), (0.5, 1.0, 2.0)
-_SHOWN_AT_MORE = frozenset({"grr", "sue", "oue"})
-
 
 def audit_library(
     auditor: Auditor | None,
@@ -57,7 +53,7 @@ def audit_library(
         (claim, amount)
         for claim in LIBRARY
         if names is None or claim.name in names
-        for amount in epsilons or (_MORE if claim.name in _SHOWN_AT_MORE else _AMOUNTS)
+        for amount in epsilons or claim.amounts
     ]
     ours, theirs = ([], []) if names else (list(cases), published())
     checks = len(work) + len(ours) + len(theirs)
