@@ -40,7 +40,7 @@ _UNDER = ("under_low", "under_high")
 _FIGURES = {each.stored: each.about.heading for each in fields_of(EstimateRecord)}
 _FIRST, *_OTHERS = (name for name, heading in _FIGURES.items() if heading)
 _EFFECT_HEADS = (
-    *("arm", "of", "first arm", "difference", "at all looks", "p-value", "found from"),
+    *("arm", "of", "first arm", "difference", "at {} looks", "p-value", "found from"),
     *("reports", "windows", ""),
 )
 _RANGE_HEADS = ("", "estimate", "95 % interval", "reports", "windows", "method")
@@ -284,7 +284,9 @@ def effects(found: Sequence[ArmEffect]) -> list[str]:
                 "out why"
             )
         known = [row for row in rows if row.value is not None]
-        lines += _indented([_EFFECT_HEADS, *map(_effect, known)]) if known else []
+        planned = any(row.look_value is not None for row in known)
+        heads = tuple(each.format("planned" if planned else "all") for each in _EFFECT_HEADS)
+        lines += _indented([heads, *map(_effect, known)]) if known else []
         lines += [f"  {row.arm} is not compared: {row.withheld}" for row in rows if row.withheld]
         lines += [f"  {row.arm}: {looked(row)}" for row in known if row.looks]
         lines.append("")
