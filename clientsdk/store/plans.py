@@ -124,7 +124,7 @@ class Plans:
             self.next_expiry = expires
 
     def go_back(self, connection: Connection) -> None:
-        """Let plans expire once more: a clock that was wrong may have been beyond their end."""
+        """Let plans expire once more: there may be something of them again."""
         self._expired_until = -NEVER
         self._read_next_expiry(connection)
 

@@ -193,6 +193,8 @@ class Store:
         self.refusals.clear()
         self.states.clear()
         self.outbox.room = 0
+        # There may be something of a plan again of which nothing was left.
+        self.plans.go_back(connection)
 
     def write_buffered(self, connection: Connection) -> None:
         """Move the buffered recordings into the tables, none of them twice after an interrupt."""

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import struct
 import traceback
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from subprocess import PIPE
 from unittest import mock
 
@@ -206,14 +206,18 @@ def test_it_goes_on_whatever_another_process_used(path, clock):
         assert client.count("export", 7) is Outcome.ACCEPTED
 
 
+ENDS = {"expires": "2026-01-29"}
+
+
 def expiring(path, clock, hours, **options):
     """A device that is made so many hours after its plan's end."""
-    ends = {"expires": "2026-01-29"}
-    clock.now = plan("exports", **ends).expires + hours * HOUR
-    return device("exports", state=path, clock=clock, used=ends, **options)
+    clock.now = plan("exports", **ENDS).expires + hours * HOUR
+    return device("exports", state=path, clock=clock, used=ENDS, **options)
 
 
-def test_a_value_does_not_outlive_its_plan_although_the_disk_was_full(path, clock):
+@contextmanager
+def full_disk():
+    """Refuse the first commit of a write."""
     commit, refused = DeviceDatabase.commit, []
 
     def full(self, access):
@@ -222,26 +226,53 @@ def test_a_value_does_not_outlive_its_plan_although_the_disk_was_full(path, cloc
         refused.append(access)
         raise sqlite3.OperationalError("database or disk is full")
 
+    with mock.patch.object(DeviceDatabase, "commit", full), suppress(StoreError):
+        yield
+    assert refused
+
+
+def left_an_hour_after_the_end(client, clock):
+    """Return what is left of measures, once a device was used an hour after its plan's end."""
+    clock.now = plan("exports", **ENDS).expires + HOUR
+    client.count("export")
+    client.flush()
+    return rows(client)
+
+
+def test_a_value_does_not_outlive_its_plan_although_the_disk_was_full(path, clock):
     client = expiring(path, clock, -1)
     assert client.count("export", 7) is Outcome.ACCEPTED
     clock.advance(hours=2)
-    with mock.patch.object(DeviceDatabase, "commit", full), suppress(StoreError):
+    with full_disk():
         client.flush()
-    assert refused
-    client.count("export")
-    client.flush()
-    assert rows(client) == []
+    assert left_an_hour_after_the_end(client, clock) == []
 
 
-def test_a_value_does_not_outlive_its_plan_after_a_clock_was_beyond_it(path, clock):
+def test_nor_where_it_was_full_when_a_clock_was_beyond_its_period(path, clock):
+    client = expiring(path, clock, -1)
+    assert client.count("export", 7) is Outcome.ACCEPTED
+    clock.advance(days=7)
+    with full_disk():
+        client.count("export")
+    clock.advance(days=-7)
+    assert len(rows(client)) == 1
+    assert left_an_hour_after_the_end(client, clock) == []
+
+
+@pytest.mark.parametrize("who", ["itself", "another process", "another version"])
+def test_nor_after_a_clock_was_beyond_its_end(path, clock, who):
     client = expiring(path, clock, 1, consent=False)
     client._store.keep_up(clock.now)
     clock.advance(hours=-2)
-    client.give_consent()
+    began = client if who != "another process" else expiring(path, clock, -1)
+    began.give_consent()
+    assert began.count("export", 7) is Outcome.ACCEPTED
+    if who == "another process":
+        began.close()
+    if who == "another version":
+        device("exports", state=path, clock=clock, consent=False, used={"expires": "2027-01-01"})
     assert client.count("export", 7) is Outcome.ACCEPTED
-    clock.advance(hours=2)
-    client.count("export")
-    assert rows(client) == []
+    assert left_an_hour_after_the_end(client, clock) == []
 
 
 def test_a_write_changes_a_row_although_the_value_stays(path, clock):
