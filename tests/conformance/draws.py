@@ -194,14 +194,7 @@ def write() -> None:
                         "payloads": [each.hex() for each in payloads],
                     }
                 )
-    files.write(
-        "draws",
-        "The payloads of all levels, weakest first, that follow from a value and random bits; "
-        "bits says how many bits are drawn",
-        plan="every",
-        vectors=vectors,
-        weaker=_weaker_vectors(plan),
-    )
+    files.write("draws", vectors=vectors, weaker=_weaker_vectors(plan))
 
 
 def _weaker_vectors(plan: CompiledPlan) -> list[dict[str, Any]]:

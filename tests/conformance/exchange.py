@@ -440,8 +440,6 @@ def write() -> None:
         ]
     files.write(
         "exchange",
-        "Requests of a device against a scripted server; of anybody against a collector that "
-        "knows the plans 'device' and 'every'; and how long a device waits after failures",
         device=[{**case, **_exchange(case)} for case in _device_cases()],
         fetches=[{**case, **_fetch(case)} for case in _fetch_cases()],
         collector=collector,

@@ -1,4 +1,7 @@
-"""The files of vectors: how they are read and written, and where they are."""
+"""The files of vectors: how they are read and written, and where they are.
+
+What a vector is given is written by hand, in the file; what comes of it is written by the SDK.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,26 @@ def read(name: str) -> dict[str, Any]:
     return content
 
 
-def write(name: str, description: str, **content: Any) -> None:
-    """Write one file: a line for each vector, so that a change shows which ones it is about."""
-    parts = [f' "version": {VERSION}', f' "description": {json.dumps(description)}']
-    for key, value in content.items():
+def write(name: str, **changes: Any) -> None:
+    """Write a file anew with other content for some of its keys."""
+    parts = []
+    for key, value in {**read(name), **changes}.items():
         if isinstance(value, list):
-            lines = ",\n".join(f"  {json.dumps(each)}" for each in value)
+            lines = ",\n".join(map(_lines, value))
             parts.append(f' "{key}": [\n{lines}\n ]')
         else:
             parts.append(f' "{key}": {json.dumps(value)}')
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     (FOLDER / f"{name}.json").write_text(text, "utf-8")
     read.cache_clear()
+
+
+def _lines(vector: dict[str, Any]) -> str:
+    """Return a line for each vector, or each step of one: a change shows which it is about."""
+    if "steps" not in vector:
+        return f"  {json.dumps(vector)}"
+    steps = ",\n".join(f"    {json.dumps(step)}" for step in vector["steps"])
+    return f'  {{"name": {json.dumps(vector["name"])}, "steps": [\n{steps}\n  ]}}'
 
 
 def value_of(document: Any) -> Any:

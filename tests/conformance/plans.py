@@ -108,7 +108,6 @@ def write() -> None:
     plans = _plans()
     files.write(
         "plans",
-        "Compiled plans that the other files name, and documents that are to be refused",
         plans=[
             {
                 "name": name,
@@ -123,7 +122,6 @@ def write() -> None:
     )
     files.write(
         "samplers",
-        "The integers of these plans' samplers, as `sotto plan sampler` writes them",
         samplers=[{"plan": name, **sampler_document(plan)} for name, plan in plans.items()],
     )
 

@@ -298,6 +298,17 @@ def run(steps: list[Step], *, write: bool = False) -> list[Step]:
             runner._die()
 
 
+def made(name: str) -> list[dict[str, Any]]:
+    """Return the scenarios of a file with what the SDK draws and answers in them."""
+    return [
+        {**each, "steps": run(each["steps"], write=True)} for each in files.read(name)["scenarios"]
+    ]
+
+
+def write(name: str) -> None:
+    files.write(name, scenarios=made(name))
+
+
 def check(name: str) -> Iterator[str | None]:
     """Run the scenarios of a file; a vector is a step."""
     for scenario in files.read(name)["scenarios"]:
