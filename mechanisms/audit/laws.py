@@ -89,6 +89,11 @@ class _Tape:
         return place
 
 
+def _of_int(operation: Callable[[int, int], Any]) -> Callable[[Any, Any], Any]:
+    """Return a method that cuts the set into single values, and does with one what an int does."""
+    return lambda word, other: operation(int(word), int(other))
+
+
 class Word:
     """An open integer: ``(w + add) // step + shift`` for the values ``w`` that are left."""
 
@@ -185,37 +190,12 @@ class Word:
     def __getattr__(self, name: str) -> Any:
         return getattr(int(self), name)
 
-    # These cut the set into single values.
-
-    def __rsub__(self, other: int) -> int:
-        return other - int(self)
-
-    def __lshift__(self, other: Any) -> int:
-        return int(self) << int(other)
-
-    def __rlshift__(self, other: int) -> int:
-        return other << int(self)
-
-    def __mod__(self, other: Any) -> int:
-        return int(self) % int(other)
-
-    def __divmod__(self, other: Any) -> tuple[int, int]:
-        return divmod(int(self), int(other))
-
-    def __mul__(self, other: Any) -> int:
-        return int(self) * int(other)
-
-    __rmul__ = __mul__
-
-    def __xor__(self, other: Any) -> int:
-        return int(self) ^ int(other)
-
-    __rxor__ = __xor__
-
-    def __or__(self, other: Any) -> int:
-        return int(self) | int(other)
-
-    __ror__ = __or__
+    __rsub__, __lshift__, __rlshift__ = map(
+        _of_int, (int.__rsub__, int.__lshift__, int.__rlshift__)
+    )
+    __mod__, __divmod__, __mul__ = map(_of_int, (int.__mod__, int.__divmod__, int.__mul__))
+    __xor__, __or__ = map(_of_int, (int.__xor__, int.__or__))
+    __rmul__, __rxor__, __ror__ = __mul__, __xor__, __or__
 
 
 def drawn_law(
