@@ -8,15 +8,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
-from mechanisms.registry import build
+from mechanisms.registry import REGISTRY, build, mechanism_class
 
 #: The sections of a docstring that the page has, in this order.
 SECTIONS = ("Privacy", "Relaxation", "Utility", "Use", "References")
@@ -70,39 +69,9 @@ GROUPS = (
     MechanismGroup("survey", "Surveys", "the share of yes, one in ten", Assumed(share=0.1)),
     MechanismGroup("top_item", "Selection"),
 )
-_GRID = {"points": 65, "missing": False}
-_BITS = {"bits": 10, "missing": False}
-#: An example of each mechanism, as a plan says it.
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "GeneralizedRandomizedResponse": {"name": "grr", "domain_size": 16},
-    "SymmetricUnaryEncoding": {"name": "sue", "domain_size": 16},
-    "OptimizedUnaryEncoding": {"name": "oue", "domain_size": 16},
-    "LocalHashing": {"name": "local_hashing", "domain_size": 16, "buckets": 3},
-    "SubsetSelection": {"name": "subset", "domain_size": 16, "subset_size": 4},
-    "HadamardResponse": {"name": "hadamard", "domain_size": 16, "blocks": 1},
-    "Rappor": {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16},
-    "RandomThreshold": {"name": "threshold", "missing": False},
-    "DuchiOneBit": {"name": "duchi", "missing": False},
-    "PiecewiseMechanism": {"name": "piecewise", **_GRID},
-    "HybridMechanism": {"name": "hybrid", **_GRID},
-    "SquareWave": {"name": "square_wave", **_GRID},
-    "SampledBit": {"name": "sampled_bit", **_BITS},
-    "SampledBits": {"name": "sampled_bits", "count": 2, **_BITS},
-    "SplitBits": {"name": "split_bits", "bits": 8, "missing": False},
-    "SampledVector": {"name": "sampled_vector", "dimensions": 16, "sampled": 1, "bits": 0},
-    "SampledHybrid": {"name": "sampled_hybrid", "dimensions": 16, "sampled": 1, "points": 33},
-    "BipartiteRandomizedResponse": {
-        "name": "brr",
-        "domain_size": 16,
-        "subset_size": 7,
-        "missing": False,
-    },
-    "Warner": {"name": "warner"},
-    "Simmons": {"name": "simmons", "unrelated": 50},
-    "Christofides": {"name": "christofides", "cards": (3, 1, 8)},
-    "PermuteAndFlip": {"name": "permute_and_flip", "domain_size": 16, "clip": 10},
-    "TopResponse": {"name": "top_response", "domain_size": 16, "clip": 10},
-}
+#: Parameters of each mechanism's example; all others are its defaults at epsilon 1.
+_SIZES = {"domain_size": 16, "dimensions": 16, "clip": 10, "bits": 10, "count": 2, "cohorts": 16}
+_OWN_SIZES = {"rappor": {"bits": 128, "hashes": 2}, "split_bits": {"bits": 8}}
 
 _INTRODUCTION = f"""\
 # Mechanisms
@@ -132,14 +101,11 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def documented(folder: str) -> Iterator[type]:
-    """Yield the public classes of a folder whose docstring states their privacy."""
-    package = import_module(f"mechanisms.{folder}")
-    for found in iter_modules(package.__path__, f"{package.__name__}."):
-        for name, each in vars(import_module(found.name)).items():
-            own = inspect.isclass(each) and each.__module__ == found.name and name[0] != "_"
-            if own and "\n    Privacy\n" in (each.__doc__ or ""):
-                yield each
+def documented(folder: str) -> Iterator[type[Mechanism]]:
+    """Yield the mechanisms of a folder."""
+    for name, place in REGISTRY.items():
+        if place.startswith(f"mechanisms.{folder}."):
+            yield mechanism_class(name)
 
 
 def sections(documented: type) -> dict[str, str]:
@@ -163,9 +129,16 @@ def _markdown(text: str) -> str:
     return text.replace("**", r"\*\*").replace("<", "&lt;")
 
 
-def _row(each: type, group: MechanismGroup) -> tuple[str, ...]:
+def example(each: type[Mechanism]) -> dict[str, Any]:
+    """Return an example of a mechanism, as a plan says it."""
+    given = {**_SIZES, **_OWN_SIZES.get(each.name, {}), "missing": False, "last": MICRO}
+    known = given | each.defaults(MICRO, given)
+    return {"name": each.name, **{key: known[key] for key in each.parameters()}}
+
+
+def _row(each: type[Mechanism], group: MechanismGroup) -> tuple[str, ...]:
     link = f"[{each.__name__}](#{each.__name__.lower()})"
-    spec = EXAMPLES[each.__name__]
+    spec = example(each)
     made = build(spec, [MICRO], "reference")
     error = ""
     if group.question:

@@ -48,10 +48,10 @@ RouteValue = Literal[
 
 
 class CommandMetric(Metric[CommandValue]):
-    """One of 3 values; any other counts as 'other'.
+    """One of convert, resize, show; any other counts as other.
 
-    Reported of each period of 1d: the first 2 values, at epsilon 0.5 soon after and 1.0
-    after 1d. That costs at most epsilon 2.0 a period.
+    Reported: the first 2 values in 1 day, at epsilon 0.5 at once; 1.0 after 1 day. That
+    costs at most epsilon 2.0 a period.
     """
 
     __slots__ = ()
@@ -59,10 +59,10 @@ class CommandMetric(Metric[CommandValue]):
 
 
 class RouteMetric(Metric[RouteValue]):
-    """One of 3 values; any other counts as 'other'.
+    """One of /convert, /resize, /show; any other counts as other.
 
-    Reported of each period of 1d: the first 2 values, at epsilon 0.5 soon after and 1.0
-    after 1d. That costs at most epsilon 2.0 a period.
+    Reported: the first 2 values in 1 day, at epsilon 0.5 at once; 1.0 after 1 day. That
+    costs at most epsilon 2.0 a period.
     """
 
     __slots__ = ()
@@ -70,10 +70,10 @@ class RouteMetric(Metric[RouteValue]):
 
 
 class JobSecondsMetric(Metric[float]):
-    """A number in [0, 60] s; what lies outside is clipped.
+    """A number from 0 to 60 s; what lies outside is clipped.
 
-    Reported of each period of 1d: the first 2 values, at epsilon 0.5 soon after and 1.0
-    after 1d. That costs at most epsilon 2.0 a period.
+    Reported: the first 2 values in 1 day, at epsilon 0.5 at once; 1.0 after 1 day. That
+    costs at most epsilon 2.0 a period.
     """
 
     __slots__ = ()

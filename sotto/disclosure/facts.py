@@ -58,6 +58,14 @@ def when(after: int) -> str:
     return f"after {span(after)}" if after else "at once"
 
 
+def levels(metric: CompiledMetric) -> str:
+    """Return the certified epsilon of each level that is sent, and when it is."""
+    return "; ".join(
+        f"{amount(metric.mechanism.certified(level))} {when(after)}"
+        for level, after in enumerate(metric.delays)
+    )
+
+
 def sentence(text: str) -> str:
     """Return a text with a full stop, if it has no end.
 
@@ -106,7 +114,7 @@ def how_often(plan: CompiledPlan, metric: CompiledMetric) -> str:
         "first": f"the first value in {period}",
         "reservoir": f"one value in {period}, chosen at random",
         "every": f"the first {metric.limit} values in {period}",
-        "constant": f"the first value after you agree, in each {period} with new randomness",
+        "constant": f"the first value after consent, in each {period} with new randomness",
     }[metric.kind]
     if metric.type == "top_item" or metric.measure is not None:
         text = f"once in {period}"

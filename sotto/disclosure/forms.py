@@ -21,7 +21,7 @@ from sotto.templates import template
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sotto.plan.compiled import CompiledMetric, CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
 _APPLE = "NSPrivacyCollectedDataType"
 
@@ -126,7 +126,7 @@ def assessment(plan: CompiledPlan) -> str:
             facts.purpose(plan, metric),
             facts.value(metric),
             metric.mechanism.name,
-            _levels(metric),
+            facts.levels(metric),
             amount(value_cost(metric)),
             f"{metric.limit}" + (f", in 1 period of {metric.panel}" if metric.panel > 1 else ""),
             amount(metric.cost),
@@ -191,13 +191,6 @@ def gaps(plan: CompiledPlan, format: str) -> list[str]:
     lacking = ", ".join(each.name for each in plan.metrics if not facts.purpose(plan, each))
     found += [f"no purpose, neither in the plan nor of: {lacking}"] * bool(lacking)
     return found
-
-
-def _levels(metric: CompiledMetric) -> str:
-    return "; ".join(
-        f"{amount(metric.mechanism.certified(level))} {facts.when(after)}"
-        for level, after in enumerate(metric.delays)
-    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

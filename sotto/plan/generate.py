@@ -11,9 +11,9 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
+from sotto.disclosure import facts
 from sotto.errors import PlanError
 from sotto.plan.checks import amount
-from sotto.plan.durations import duration_text
 from sotto.templates import template
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _described(plan: CompiledPlan) -> list[str]:
     lines = textwrap.wrap(title, _WIDTH - 3)
     for text in (plan.description, plan.purpose):
         if text is not None:
-            lines += ["", *_escaped(textwrap.wrap(_sentence(text), 84))]
+            lines += ["", *_escaped(textwrap.wrap(facts.sentence(text), 84))]
     lines += ["", "Made by `sotto plan generate`: change the plan and make it anew."]
     lines += [""] if plan.attributes else []
     for what, (name, values) in _public(plan):
@@ -200,7 +200,8 @@ def _base(named: _Names) -> str:
 
 def _class(plan: CompiledPlan, named: _Names) -> str:
     metric = named.metric
-    words = [_sentence(text) for text in (metric.description, metric.purpose) if text is not None]
+    given = (metric.description or metric.question, metric.purpose)
+    words = [facts.sentence(text) for text in given if text is not None]
     said = [
         line
         for paragraph in (*words, _what(metric), _cost(plan, metric))
@@ -221,55 +222,18 @@ def _escaped(lines: Iterable[str]) -> list[str]:
     return [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
 def _what(metric: CompiledMetric) -> str:
-    """Return what may be recorded, in a sentence or two."""
-    unit = f" {metric.unit}" if metric.unit else ""
-    limits = "" if metric.range is None else f"[{metric.range[0]:g}, {metric.range[1]:g}]{unit}"
-    if metric.edges is not None:
-        limits = f"one of {len(metric.edges)} bins, {metric.labels[0]} to {metric.labels[-1]}{unit}"
-    size = len(metric.domain or ())
-    text = {
-        "category": f"One of {size} values",
-        "boolean": "True or false",
-        "string": "A string",
-        "number": f"A number in {limits}",
-        "ordinal": f"A number in {limits}" if limits else f"One of {size} values, in order",
-        "survey": f"The answer to {metric.question!r}",
-        "vector": f"{metric.spec.get('dimensions')} numbers in {limits}",
-        "top_item": f"One occurrence of one of {size} items",
-    }[metric.type]
-    if metric.outside == "clip":
-        text += "; what lies outside is clipped"
-    elif metric.domain is not None and metric.type != "ordinal":
-        text += f"; any other counts as {metric.outside or 'other'!r}"
-    return f"{text}.{' None where there is none.' if metric.missing else ''}"
+    """Return what may be recorded, in a sentence."""
+    text = facts.value(metric)
+    clipped = "; what lies outside is clipped" if metric.outside == "clip" else ""
+    return f"{text[:1].upper()}{text[1:]}{clipped}."
 
 
 def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     """Return how often it is reported, when, and at what cost."""
-    how_often = {
-        "first": "the first value",
-        "reservoir": "one value, each as likely as any other",
-        "every": f"the first {metric.limit} values",
-        "constant": "what the first value ever was",
-    }[metric.kind]
-    if metric.type == "top_item":
-        how_often = "the most frequent item"
-    if metric.measure is not None:
-        how_often = metric.measure.in_words()
-    delays = [f"after {duration_text(each)}" if each else "soon after" for each in metric.delays]
-    *levels, last = (
-        f"{amount(level.epsilon)} {delay}"
-        for level, delay in zip(metric.ladder, delays, strict=False)
-    )
-    when = f"{', '.join(levels)} and {last}" if levels else last
     text = (
-        f"Reported of each period of {duration_text(plan.period)}: {how_often}, at epsilon "
-        f"{when}. That costs at most epsilon {amount(metric.cost)} a period"
+        f"Reported: {facts.how_often(plan, metric)}, at epsilon {facts.levels(metric)}. That costs "
+        f"at most epsilon {amount(metric.cost)} a period"
     )
     if metric.permanent:
         text += f", and {amount(metric.permanent)} once in a device's life for all periods"

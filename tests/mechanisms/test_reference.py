@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.reference import EXAMPLES, GROUPS, documented, page, sections, source
+from mechanisms.reference import GROUPS, documented, page, sections, source
 from mechanisms.registry import REGISTRY
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mechanisms.md"
@@ -18,10 +18,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_mechanism_of_plans_is_documented() -> None:
-    named = {spec["name"] for spec in EXAMPLES.values()}
-    assert named == set(REGISTRY), "each has an example in mechanisms/reference.py"
-    stated = {each.__name__ for each in SHIPPED}
-    assert stated == set(EXAMPLES), "the docstring of each has a section Privacy"
+    assert {each.name for each in SHIPPED} == set(REGISTRY), "each folder is a group"
 
 
 @pytest.mark.parametrize("each", SHIPPED, ids=lambda each: each.__name__)

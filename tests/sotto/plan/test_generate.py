@@ -146,7 +146,7 @@ def test_what_is_recorded_is_recorded_under_the_name_in_the_plan(folder):
     assert metrics.startup_ms.record(412) is Outcome.ACCEPTED
     assert client.record("startup-ms", 412) is Outcome.PERIOD_FULL
     assert metrics.class_.name == "class"
-    assert "[0, 5000] ms" in type(metrics.startup_ms).__doc__
+    assert "0 to 5000 ms" in type(metrics.startup_ms).__doc__
     for call in RIGHT:
         eval(f"metrics.{call}", {"metrics": metrics})  # noqa: S307
 
@@ -217,8 +217,8 @@ def test_a_wrong_value_is_an_error_of_mypy(folder):
 
 def test_a_class_says_when_reports_are_sent(folder: Path) -> None:
     text = " ".join(Path(made(folder)).read_text("utf-8").split())
-    assert "at epsilon 0.5 soon after and 1.0 after 1d. That costs at most" in text
-    assert "what the first value ever was, at epsilon 1.0 soon after. That costs" in text
+    assert "at epsilon 0.5 at once; 1.0 after 1 day. That costs at most" in text
+    assert "in each 7 days with new randomness, at epsilon 1.0 at once. That costs" in text
     assert "0ms" not in text
 
 
