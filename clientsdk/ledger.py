@@ -19,6 +19,7 @@ from clientsdk.store.permanent import charges
 from clientsdk.store.plans import stored_plan
 from mechanisms.frozen import frozen, replace, shown
 from sotto.clocks import day, minute
+from sotto.columns import epsilon
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import cell_label
@@ -42,15 +43,6 @@ _REPLACED = (
     "This file was damaged, lost or replaced by an older one: the period in which that was found "
     "counts as spent."
 )
-
-
-def epsilon(micro: int) -> str:
-    """Return micro-epsilon as people write epsilon, without zeros at the end.
-
-    >>> epsilon(1_500_000), epsilon(2_000_000), epsilon(1)
-    ('1.5', '2', '0.000001')
-    """
-    return f"{micro // 1_000_000}.{micro % 1_000_000:06d}".rstrip("0").rstrip(".")
 
 
 @frozen

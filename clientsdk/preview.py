@@ -13,7 +13,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from clientsdk import ledger
-from clientsdk.ledger import epsilon
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
@@ -24,6 +23,7 @@ from clientsdk.store.plans import stored_plan
 from clientsdk.store.store import Store
 from mechanisms.randomness import SystemSource
 from sotto.clocks import minute
+from sotto.columns import epsilon
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.plan.segments import cell_label

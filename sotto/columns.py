@@ -58,12 +58,12 @@ def exact(micro: int) -> str:
 
 
 def epsilon(micro: int) -> str:
-    """Return micro-epsilon as epsilon: exactly, with six decimals if it has many.
+    """Return micro-epsilon as people write epsilon: exactly, without zeros at the end.
 
-    >>> epsilon(1_500_000), epsilon(2_000_000), epsilon(1_098_613)
-    ('1.5', '2', '1.098613')
+    >>> epsilon(1_500_000), epsilon(2_000_000), epsilon(1)
+    ('1.5', '2', '0.000001')
     """
-    return f"{micro / MICRO:g}" if micro % 1000 == 0 else f"{micro / MICRO:.6f}"
+    return f"{micro // MICRO}.{micro % MICRO:06d}".rstrip("0").rstrip(".")
 
 
 def number(value: float) -> str:

@@ -26,8 +26,6 @@ from mechanisms.randomness import Source
 
 #: Cells of a count vector, at most: a plan allows no more either.
 MAX_CELLS = 1 << 24
-#: Side of a table of inner products, at most, beyond which the digits are cut in pieces.
-_TABLE_SIDE = 256
 
 
 @frozen
@@ -160,16 +158,22 @@ class LocalHashing(ChainCoins, FrequencyOracle):
         found: Ints = answers[..., self._lines].sum(axis=-1)
         return found
 
-    def bucket(self, symbol: int, hash_number: int) -> int:
-        """Return the bucket of a category under a hash."""
-        return bucket(symbol, hash_number, self.buckets)
+    def bucket(self, symbol: Any, hash_number: Any) -> Any:
+        """Return the bucket of a category under a hash; of arrays, of each under its own."""
+        g, total = self.buckets, 0
+        for _ in range(self.digits):
+            total += symbol % g * (hash_number % g)
+            symbol, hash_number = symbol // g, hash_number // g
+        return total % g
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return self.bucket(category(symbol, self.domain_size), self.hash_of(chain))
+        found: int = self.bucket(category(symbol, self.domain_size), self.hash_of(chain))
+        return found
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         given = category_array(symbols, self.domain_size)
-        return buckets_of(given, self.strata_of(chains, pseudonyms), self.buckets, self.digits)
+        found: Ints = self.bucket(given, self.strata_of(chains, pseudonyms))
+        return found
 
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
         import numpy as np
@@ -178,7 +182,7 @@ class LocalHashing(ChainCoins, FrequencyOracle):
         return np.array(ones), table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        return self.bucket(category, self.hash_of(chain)) == output
+        return bool(self.bucket(category, self.hash_of(chain)) == output)
 
     def support_pairs(self) -> Floats:
         pairs = super().support_pairs()
@@ -216,34 +220,6 @@ def hashing_variance(epsilon: float, buckets: int) -> float:
     """Return n times the variance of the share of a rare category."""
     gain = expm1(epsilon)
     return (1 + buckets / gain) ** 2 / (buckets - 1)
-
-
-def bucket(value: int, number: int, g: int) -> int:
-    """Return the bucket of a value under a hash."""
-    total = 0
-    while value:
-        value, digit = divmod(value, g)
-        number, factor = divmod(number, g)
-        total += digit * factor
-    return total % g
-
-
-def buckets_of(values: Ints, numbers: Ints, g: int, t: int) -> Ints:
-    """Return the buckets of ``(n,)`` values of ``t`` digits, each under its own hash."""
-    import numpy as np
-
-    # Inner products of so many digits at once are read from a table.
-    width = 1
-    while g ** (width + 1) <= _TABLE_SIDE and width < t:
-        width += 1
-    side = g**width
-    table = _inner_products(g, width) if side <= _TABLE_SIDE else None
-    total = np.zeros(len(values), dtype=np.int64)
-    for _ in range(-(-t // width)):
-        values, own = np.divmod(values, side)
-        numbers, factor = np.divmod(numbers, side)
-        total += own * factor if table is None else table[own * side + factor]
-    return total % g
 
 
 def hits(counts: Ints, m: int, g: int) -> Ints:
@@ -284,11 +260,3 @@ def is_prime(number: int) -> bool:
     [2, 3, 5, 7, 11, 13, 17, 19]
     """
     return number > 1 and all(number % divisor for divisor in range(2, isqrt(number) + 1))
-
-
-def _inner_products(base: int, width: int) -> Ints:
-    """Return the inner products of all pairs of vectors of ``width`` digits, flat."""
-    import numpy as np
-
-    vectors = np.array(np.unravel_index(np.arange(base**width), (base,) * width))
-    return (vectors.T @ vectors).reshape(-1)

@@ -73,9 +73,7 @@ def description(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
             (row for metric in plan.metrics for row in _levels(metric)),
         ),
         "",
-        *table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
-        "",
-        *_ceilings(plan),
+        *spent_lines(plan),
         f"messages are {'' if plan.signed else 'not '}signed: {signed}",
         *([""] if crossed else []),
         *crossed,
@@ -137,33 +135,37 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
     ]
 
 
-def _costs(plan: CompiledPlan) -> list[list[str]]:
-    rows = [
-        [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
-        for metric in plan.metrics
-    ]
-    return [*rows, ["all", "", str(sum(m.limit for m in plan.metrics)), amount(plan.cost)]]
-
-
-def _ceilings(plan: CompiledPlan) -> list[str]:
+def spent_lines(plan: CompiledPlan) -> list[str]:
+    """Return what reports, periods and a lifetime cost, and that against the ceilings."""
+    lasts = spending.lifetime_of(plan)
+    periods, lifetimes, rows = lasts.periods or 0, 0, []
+    for metric in plan.metrics:
+        lifetime = metric.permanent or periods // metric.panel * metric.cost
+        costs = (metric.cost // metric.limit, metric.cost, lifetime)
+        report, period, ever = map(amount, costs)
+        rows.append([metric.name, report, str(metric.limit), period, ever])
+        lifetimes += lifetime
+    reports = str(sum(metric.limit for metric in plan.metrics))
+    rows.append(["all", "", reports, amount(plan.cost), amount(lifetimes)])
+    head = ["metric", "a report", "reports a period", "a period", "a lifetime"]
     lines = [
+        *table(head, rows),
+        "",
         f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "
-        f"of which {amount(plan.cost)} can be spent"
+        f"of which {amount(plan.cost)} can be spent",
     ]
-    lifetime = f"ceiling of a lifetime: {amount(plan.ceilings.lifetime)}"
+    said = f"ceiling of a lifetime: {amount(plan.ceilings.lifetime)}"
     if plan.permanent:
         each = ", ".join(f"{m.name} {amount(m.permanent)}" for m in plan.metrics if m.permanent)
-        lifetime += f", of which permanent responses take {amount(plan.permanent)} once ({each})"
+        said += f", of which permanent responses take {amount(plan.permanent)} once ({each})"
     if not plan.recurring:
-        return [*lines, f"{lifetime}, never reached"]
-    periods = spending.lifetime_of(plan).periods or 0
-    reached = f"reached after {periods} periods ({duration_text(periods * plan.period)})"
-    outlook = [
-        part
-        for line in spending.in_words(plan)
-        for part in wrap(line, 92, initial_indent="  ", subsequent_indent="    ")
-    ]
-    return [*lines, f"{lifetime}, {reached}", *outlook]
+        return [*lines, f"{said}, never reached"]
+    lines.append(
+        f"{said}, reached after {periods} periods ({duration_text(periods * plan.period)})"
+    )
+    for line in spending.in_words(plan):
+        lines += wrap(line, 92, initial_indent="  ", subsequent_indent="    ")
+    return lines
 
 
 def what_reports_show(metric: CompiledMetric) -> str:

@@ -57,8 +57,8 @@ def test_check_says_what_a_plan_costs(capsys, plan_file):
     assert "dest string rappor (128 bits, 16 cohorts, 2 hashes) 16 B 364d" in lines
     assert "dep_delay 1 7d 0.5 0.5 4.08x" in lines
     assert "3 7d 2.0 2.0 1.78x" in lines
-    assert "distance 2.0 2 4.0" in lines
-    assert "all 5 9.5" in lines
+    assert "distance 2.0 2 4.0 268.0" in lines
+    assert "all 5 9.5 636.5" in lines
     assert "ceiling of a period (7d): 12.0, of which 9.5 can be spent" in lines
     assert "ceiling of a lifetime: 640.0, reached after 67 periods (469d)" in lines
     assert "expired" not in out

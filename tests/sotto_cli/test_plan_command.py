@@ -53,7 +53,7 @@ def test_check_says_what_metrics_of_every_type_cost_and_tell(capsys, tmp_path):
     assert "cards survey christofides (cards 3 1 9) 1 B 28d" in lines
     assert "2 1d 1.0 1.0 1.58x" in lines
     assert "3 never 4.0 4.0 1.02x" in lines
-    assert "model 1.0 1 1.0" in lines
+    assert "model 1.0 1 1.0 4.0" in lines
     assert (
         "ceiling of a lifetime: 640.0, of which permanent responses take 4.0 once (model 4.0), "
         "reached after 57 periods (399d)"

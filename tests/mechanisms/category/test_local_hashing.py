@@ -14,8 +14,6 @@ from mechanisms.category.local_hashing import (
     MAX_CELLS,
     LocalHashing,
     best_buckets,
-    bucket,
-    buckets_of,
     digits,
     hashing_variance,
 )
@@ -120,18 +118,6 @@ def test_the_best_buckets_can_always_be_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("g", "t"), [(2, 8), (2, 9), (2, 20), (3, 5), (3, 6), (3, 11), (7, 3), (13, 3), (251, 2)]
-)
-def test_buckets_of_many_are_those_of_each_where_digits_are_left_over(g: int, t: int) -> None:
-    """A table of inner products takes several digits at once, of the last piece only some."""
-    rng = np.random.default_rng(g * t)
-    values, numbers = rng.integers(0, g**t, (2, 500))
-    values[0] = numbers[0] = g**t - 1
-    expected = [bucket(v, s, g) for v, s in zip(values.tolist(), numbers.tolist(), strict=True)]
-    assert buckets_of(values, numbers, g, t).tolist() == expected
-
-
-@pytest.mark.parametrize(
     ("size", "g", "t"), [(2, 2, 1), (4, 2, 2), (5, 2, 3), (9, 3, 2), (10, 3, 3)]
 )
 def test_no_more_digits_than_tell_all_categories_apart(size: int, g: int, t: int) -> None:
@@ -152,7 +138,7 @@ def test_hashes_of_a_line_put_the_same_values_together_and_others_do_not(
         found = set()
         for number in numbers[line > 0].tolist():
             # All vectors of digits, whether they are categories or not.
-            own = [bucket(value, number, buckets) for value in numbers.tolist()]
+            own = mechanism.bucket(numbers, number).tolist()
             found.add(tuple(own.index(each) for each in own))
         assert len(found) == 1
         together |= found
