@@ -27,6 +27,8 @@ class Receiver(MemoryPublisher):
         fails = self.left < 0
         if fails and self.mode == "refuses":
             raise PublishError("refused")
+        if fails and self.mode == "is busy":
+            raise PublishError("come again in two hours", retry_after=7200.0)
         if fails and self.mode == "breaks":
             raise RuntimeError(f"a bug at {message!r}")
         super().publish(shard, message)

@@ -27,7 +27,7 @@ _UNITS = {"y": 52 * WEEK, "w": WEEK, "d": DAY, "h": HOUR, "m": 60_000, "s": 1000
 _OF_METRIC = ("every", "reservoir", "constant", "items", "string", "number", "ladder", "in")
 _OF_METRIC += ("panel", "clip", "domain", "outside", "grr", "sue")
 _OF_PLAN = ("groups", "version", "plan", "ceilings", "expires", "collector", "period", "signed")
-_OF_PLAN += ("grace", "segments", "experiment")
+_OF_PLAN += ("grace", "resolution", "segments", "experiment")
 
 
 def duration(text: str) -> int:
@@ -115,7 +115,7 @@ def plan_of(text: str) -> CompiledPlan:
             changes["authentication"] = "required"
         elif word == "expires":
             changes[word] = START + duration(" ".join(rest))
-        elif word in ("period", "grace"):
+        elif word in ("period", "grace", "resolution"):
             changes[word] = duration(" ".join(rest))
         elif word == "version":
             changes[word] = int(rest[0])

@@ -114,32 +114,3 @@ def check(folder, ledger):
 def test_killed_before_every_statement(tmp_path, life, least):
     # every draw: each statement is a step, whatever is drawn.
     assert int(run(KILLS + life + INSTANTS, tmp_path)) > least
-
-
-@pytest.mark.real_randomness
-def test_a_file_system_that_is_full(tmp_path):
-    """The limit on the size of a file is the nearest that a process without a disk can come."""
-    code = """
-import resource
-client = device(metric("colour", "every", 100_000))
-for _ in range(50):
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-largest = max(file.stat().st_size for file in path.parent.glob(path.name + "*"))
-resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 10_000, hard))
-outcomes = [client.record("colour", "a") for _ in range(2000)]
-taken = outcomes.count(Outcome.ACCEPTED)
-assert set(outcomes) == {Outcome.ACCEPTED, Outcome.STORE_FULL}, set(outcomes)
-assert outcomes[-1] is Outcome.STORE_FULL
-assert client.ledger().periods[0].recordings == {"trial/colour": 50 + taken}
-assert len(client.ledger().pending) == 50 + taken
-client.clock.advance(hours=3)
-result = client.flush()
-assert (result.sent, client.publisher.messages) == (0, [])
-assert isinstance(result.error, Exception)
-resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-assert client.record("colour", "a") is Outcome.ACCEPTED
-assert client.flush().sent == 50 + taken
-client.close()
-"""
-    run(code, tmp_path / "device.db")

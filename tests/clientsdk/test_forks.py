@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import mmap
-import subprocess
 import sys
 from collections import Counter
 
 import pytest
-from device_plans import VAST, counted, metric, plan, reports, string
-from scripts import FORK, HERE, ROOT, published, run
+from device_plans import VAST, counted, metric, plan, reports
+from scripts import FORK, published, run
 
 from clientsdk import lifecycle
-from clientsdk.ledger import ALL_METRICS, read_file
+from clientsdk.ledger import read_file
 
 pytestmark = pytest.mark.slow
 
@@ -31,42 +29,6 @@ def check(path, log, *metrics):
     assert ledger.pending == ()
     assert (ledger.damaged, ledger.restored, ledger.carried) == (0, 0, 0)
     return ledger, sent
-
-
-@pytest.mark.real_randomness
-@KINDS
-def test_a_client_made_and_used_before_its_workers_are_forked(path, tmp_path, kind):
-    """As gunicorn does with its preloaded app."""
-    code = """
-publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
-client = device(metric("colour", "every", 1000), string("word", kind="every", limit=1000),
-                publisher=publisher)
-client.record("colour", "a")
-client.clock.advance(hours=3)
-assert client.flush().sent == 1
-client.record("word", "a")
-def work():
-    for step in range(25):
-        assert client.record("colour", "b") is Outcome.ACCEPTED
-        assert client.record("word", "b") is Outcome.ACCEPTED
-        if step % 5 == 0:
-            client.clock.advance(hours=1)
-            assert client.flush().error is None
-    client.close()
-    publisher.close()
-workers = [fork(work) for _ in range(3)]
-for _ in range(10):
-    assert client.record("colour", "c") is Outcome.ACCEPTED
-reap(*workers)
-client.clock.advance(days=9)
-assert client.flush().remaining == 0
-client.close()
-"""
-    run(FORK + code, path, tmp_path / "log", kind, timeout=900)
-    metrics = metric("colour", "every", 1000), string("word", kind="every", limit=1000)
-    ledger, sent = check(path, tmp_path / "log", *metrics)
-    assert ledger.periods[0].recordings == {ALL_METRICS: 86 + 76}
-    assert len({each.chain for each in sent}) == 86 + 76
 
 
 @pytest.mark.real_randomness
@@ -271,58 +233,6 @@ found = subprocess.run([sys.executable, "-c", script], close_fds=False, capture_
 assert path.name not in found, found
 """
     run(FORK + code, path)
-
-
-JOB = """
-import multiprocessing, sys
-from device_plans import START, VAST, metric, plan
-from clientsdk import Client, MemoryPublisher
-from clientsdk.testing import FakeClock
-
-
-def make():
-    client = Client(plan(metric("colour", "every", 30), ceilings=VAST), state=sys.argv[1],
-                    publisher=MemoryPublisher(), clock=FakeClock(START), background=False)
-    client.give_consent()
-    return client
-
-client = None
-
-def work(number):
-    global client
-    client = client or make()
-    return [str(client.record("colour", "a")) for _ in range(20)].count("accepted")
-
-if __name__ == "__main__":
-    method = sys.argv[2]
-    if method == "fork":
-        client = make()
-        client.ledger()
-    with multiprocessing.get_context(method).Pool(3) as pool:
-        taken = pool.map(work, range(4), chunksize=1)
-    import json
-    print(json.dumps(taken))
-"""
-
-
-@pytest.mark.real_randomness
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_multiprocessing(path, tmp_path, method):
-    """Its children end without any hook at exit; what they have recorded is in the file."""
-    script = tmp_path / "job.py"
-    script.write_text(JOB, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, script, path, method],
-        env={"PYTHONPATH": f"{ROOT}:{HERE}"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert sum(json.loads(done.stdout)) == 30
-    assert read_file(path).periods[0].recordings == {"trial/colour": 30}
-    assert len({chain.chain for chain in read_file(path).pending}) == 30
 
 
 #: Systems other than Linux have no memory that a fork wipes.

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 from device_plans import CONSTANT, START, alter, items, metric, plan
-from scripts import FORK, KILLS, run
+from scripts import KILLS, run
 
 from clientsdk import Consent, Outcome, Settings
 from clientsdk.ledger import read_file
@@ -40,84 +40,6 @@ def device(path, *, compiled=PLAN, **options):
 def rows(path, query):
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
-
-
-@pytest.mark.real_randomness
-def test_a_child_of_a_fork_notices(path):
-    code = (
-        FORK
-        + """
-GROUPS = {"look": "How it looks", "use": "What is used"}
-METRICS = [metric("colour", "every", 9, group="look"), metric("shape", "every", 9, group="use")]
-client = Device(plan(*METRICS, groups=GROUPS, ceilings=VAST), START, MemoryPublisher(), state=path)
-client.give_consent()
-client.record("shape", "a")
-def no():
-    assert client.withdraw_consent(groups=["use"])
-    assert client.record("shape", "a") is Outcome.NO_CONSENT
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-reap(fork(no))
-assert client.group_consent == {"look": Consent.GIVEN, "use": Consent.WITHDRAWN}
-assert client.record("shape", "a") is Outcome.NO_CONSENT
-client.clock.advance(hours=3)
-assert client.flush().sent == 1
-print([each.metric for each in reports(client.publisher.messages)])
-"""
-    )
-    for hooks in ("hooks", "no hooks"):
-        place = path.with_name(f"{hooks}.db")
-        assert run(code, place, hooks).split() == ["[0]"]
-
-
-@pytest.mark.real_randomness
-def test_another_process_that_sends_all_the_time_stops_at_once(path):
-    """Of what was refused it hands out no message but one that it had at that moment."""
-    code = (
-        FORK
-        + """
-GROUPS = {"look": "How it looks", "use": "What is used"}
-METRICS = [metric("colour", "every", 10**5, group="look", ladder=[(1000, 0)]),
-           metric("shape", "every", 10**5, group="use", ladder=[(1000, 0)])]
-PLAN = plan(*METRICS, groups=GROUPS, ceilings=VAST)
-over, done = path.with_name("over"), path.with_name("done")
-
-class Watching(MemoryPublisher):
-    late = 0
-    def publish(self, shard, message):
-        late = over.exists()
-        self.late += late and any(each.metric for each in reports([(shard, message)]))
-        super().publish(shard, message)
-
-def work():
-    publisher = Watching()
-    client = Device(PLAN, START, publisher, state=path)
-    outcomes = set()
-    rounds = 0
-    while rounds < 20:
-        rounds += over.exists()
-        for _ in range(5):
-            outcomes.add(client.record("colour", "a"))
-            last = client.record("shape", "a")
-        client.clock.advance(hours=3)
-        assert client.flush().error is None
-        done.touch()
-    assert outcomes == {Outcome.ACCEPTED}, outcomes
-    assert last is Outcome.NO_CONSENT
-    assert publisher.late <= 1, publisher.late
-
-client = Device(PLAN, START, MemoryPublisher(), state=path)
-client.give_consent()
-pid = fork(work)
-while not done.exists():
-    time.sleep(0.001)
-assert client.withdraw_consent(groups=["use"]) in (True, False)
-over.touch()
-reap(pid)
-assert client.group_consent == {"look": Consent.GIVEN, "use": Consent.WITHDRAWN}
-assert "trial/shape" not in {each.metric for each in client.ledger().pending}
-"""
-    )
-    run(code, path, "hooks")
 
 
 def test_the_note_is_forced_to_disk_before_the_withdrawal_is_written(path, monkeypatch):

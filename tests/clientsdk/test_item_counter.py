@@ -187,28 +187,4 @@ assert len({chain.chain for chain in ledger.pending}) == 2
     run(FORK + code + checks, path, kind)
 
 
-@pytest.mark.real_randomness
-def test_a_child_that_begins_to_count_keeps_its_parent_from_it(path):
-    code = """
-client = device(items())
-ready, go = os.pipe(), os.pipe()
-def work():
-    assert client.record("app", "c") is Outcome.ACCEPTED
-    os.write(ready[1], b"x")
-    os.read(go[0], 1)
-    client.clock.advance(days=8)
-    assert client.flush().sent == 1
-pid = child(work)
-os.read(ready[0], 1)
-assert client.record("app", "a") is Outcome.PERIOD_FULL
-os.write(go[1], b"x")
-wait(pid)
-client.clock.advance(days=9)
-assert client.flush().sent == 1
-(report,) = reports(client.publisher.messages)
-assert report.level == 1
-"""
-    run(code, path)
-
-
 # Stores that fail.

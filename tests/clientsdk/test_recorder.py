@@ -11,7 +11,7 @@ from device_plans import DAY, HOUR, START, metric, plan
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, draws
 from clientsdk.store import store
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.errors import PlanError, StoreError, ValueTypeError
 
 COST = 2_000_000
 
@@ -87,13 +87,6 @@ def test_events_are_truncated_and_due_after_a_step_with_jitter():
 
 def _vast():
     return {"period": 10**12, "lifetime": 10**12}
-
-
-def test_an_unknown_metric_is_named_by_what_there_is_not_by_what_was_said():
-    client = device(metric("one"), metric("two"))
-    with pytest.raises(UnknownMetricError) as caught:
-        client.record("a secret in the wrong place", "three")
-    assert "secret" not in str(caught.value)
 
 
 def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 
@@ -98,40 +97,6 @@ def test_what_is_sent_says_the_arm_that_the_app_was_told():
     assert set(told) == {None, "control", "treatment"}
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
-def test_no_pseudonym_shows_two_arms_after_a_withdrawal(tmp_path, in_memory):
-    """The collector reads the arms under each pseudonym: two of them would be a withdrawal."""
-    arms_later = Counter()
-    for seed in range(30):
-        state = NO_LIFETIME_BOUND if in_memory else tmp_path / f"{seed}.db"
-        client = device(segmented(segments=[]), seed=seed, state=state)
-        for _ in range(3):
-            client.record("colour", "a")
-            client.clock.advance(hours=3)
-            client.flush()
-            client.withdraw_consent()
-            client.give_consent(again=True)
-        before = client.arm("onboarding")
-        client.withdraw_consent()
-        client.clock.advance(days=7)
-        client.give_consent(again=True)
-        arms_later[client.arm("onboarding") == before] += 1
-        client.record("colour", "a")
-        client.clock.advance(hours=3)
-        client.flush()
-        shown = {}
-        for _, body in client.publisher.messages:
-            message = decode_message(body)
-            for group in message.groups:
-                for row in group.rows:
-                    shown.setdefault(row.pseudonym, set()).add(message.cell)
-        assert len(shown) == 2
-        assert {len(found) for found in shown.values()} == {1}
-        client.close()
-    # In the next period the arm is drawn again.
-    assert arms_later[False] > 0
-
-
 def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch):
     client = device(segmented(), consent=False)
     assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
@@ -140,22 +105,6 @@ def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch
     off.set_segments({"os": "linux"})
     assert off.arm("onboarding") is None
     assert not path.exists()
-
-
-@pytest.mark.real_randomness
-def test_another_process_sees_the_same_arm(path):
-    client = device(segmented(), state=path)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(write, (client.arm("onboarding") or "none").encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 64).decode() == (client.arm("onboarding") or "none")
-    other = device(segmented(), seed=2, state=path)
-    other.withdraw_consent()
-    assert client.arm("onboarding") is None
-    os.close(read), os.close(write)
 
 
 def test_a_mistake_about_segments_never_stops_an_app_that_asked_for_that(caplog):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from device_plans import metric, plan
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, fetch_plan
+from clientsdk import fetch_plan
 from clientsdk.publishers import http
 from pipelines.collector.plans import ServedPlans
 from sotto.errors import ParameterError, PlanError, PublishError
@@ -77,36 +77,6 @@ def test_the_newest_pinned_version_is_returned(server):
     assert fetch(server, PLAN) == PLAN
     assert fetch(server, PLAN, NEXT) == LATER
     assert fetch_plan(server.url, "fleet.example", expect=NEXT.fingerprint_hex.upper()) == LATER
-
-
-def test_an_app_takes_what_it_has_fetched(server):
-    found = fetch(server, NEXT)
-    pinned = NEXT.fingerprint_hex
-    client = Client(found, state=NO_LIFETIME_BOUND, publisher=MemoryPublisher(), expect=pinned)
-    assert client.plan == LATER
-    client.close()
-
-
-def test_all_devices_send_the_same(server):
-    fetch(server, PLAN)
-    fetch(server, PLAN)
-    first, second = server.asked
-    assert first == second
-    host = server.url.removeprefix("http://")
-    assert first == ("/v1/plans/fleet.example", {"Host": host, "Accept-Encoding": "identity"})
-
-
-def test_what_is_not_pinned_is_not_taken(server):
-    with pytest.raises(PlanError, match="fingerprint"):
-        fetch(server, replace(PLAN, plan="another"))
-
-
-def test_a_document_that_was_changed_is_another_plan(server):
-    document = json.loads(PLAN.to_json())
-    document["ceilings"] = {"period": 10**12 - 1, "lifetime": 10**12}
-    server.content = json.dumps({"plans": [document]}).encode()
-    with pytest.raises(PlanError):
-        fetch(server, PLAN)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from publishing import Collector, Handler, refuse
 
 from clientsdk.publishers.http import Address, HttpPublisher
 from sotto.errors import ParameterError, PublishError
-from sotto.wire.batch import split_messages
 from sotto.wire.format import Row, encode_message
 
 
@@ -33,45 +32,6 @@ def publisher(collector):
     publisher = HttpPublisher(collector.url, key="secret", timeout=300)
     yield publisher
     publisher.close()
-
-
-def test_a_request_holds_the_message_and_nothing_about_the_device(collector, publisher):
-    sent = message()
-    publisher.publish(3, sent)
-    ((_, headers, body),) = collector.taken
-    assert split_messages(body) == [sent]
-    assert headers == {
-        "Host": f"127.0.0.1:{collector.server_port}",
-        "Accept-Encoding": "identity",
-        "Content-Length": str(len(body)),
-        "Content-Type": "application/octet-stream",
-        "Authorization": "Bearer secret",
-    }
-
-
-def test_a_connection_is_for_one_pseudonym(collector, publisher):
-    for name in (b"a", b"a", b"b", b"b", b"a"):
-        publisher.publish(3, message(name * 16))
-    first, again, other, same, back = collector.connections
-    assert first == again != other == same != back != first
-
-
-@pytest.mark.parametrize(
-    ("headers", "hint"),
-    [
-        ([("Retry-After", "120")], 120.0),
-        ([("Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT")], None),
-        ([("Retry-After", "-5")], None),
-        ([], None),
-    ],
-)
-def test_a_refusal_says_when_to_come_again(collector, publisher, headers, hint):
-    collector.answer = refuse(503, *headers)
-    with pytest.raises(PublishError, match="status 503") as caught:
-        publisher.publish(3, message())
-    assert caught.value.retry_after == hint
-    collector.answer = Handler.take
-    publisher.publish(3, message())
 
 
 @pytest.mark.parametrize(
@@ -94,25 +54,6 @@ def test_a_refusal_says_what_may_be_wrong(collector, publisher, status, said):
 def test_http_and_https_that_were_confused_are_told_apart(collector):
     with pytest.raises(PublishError, match="where it takes http\\?"):
         HttpPublisher(collector.url.replace("http:", "https:")).publish(3, message())
-
-
-def test_redirects_are_not_followed(collector, publisher):
-    collector.answer = refuse(307, ("Location", f"{collector.url}/v1/reports"))
-    with pytest.raises(PublishError, match="status 307"):
-        publisher.publish(3, message())
-    assert len(collector.taken) == 1
-
-
-def test_a_connection_that_was_closed_meanwhile_is_made_anew(collector, publisher):
-    def take_and_close(handler: Handler) -> None:
-        handler.take()
-        handler.connection.shutdown(socket.SHUT_RDWR)
-        handler.close_connection = True
-
-    collector.answer = take_and_close
-    for _ in range(3):
-        publisher.publish(3, message())
-    assert len(collector.taken) == 3
 
 
 def silence(handler: Handler) -> None:
@@ -169,17 +110,6 @@ def test_nobody_there_is_an_error_without_an_address(collector):
     assert str(caught.value) == (
         "the collector cannot be reached (ConnectionRefusedError): nothing listens there"
     )
-
-
-def test_a_client_sends_the_same_bytes_again(collector, publisher):
-    client = reporter(publisher)
-    client.clock.advance(hours=2)
-    collector.answer = refuse(503, ("Retry-After", "120"))
-    # The sender waits for so long: tests/clientsdk/sending/test_worker.py.
-    assert client.flush().error.retry_after == 120
-    collector.answer = Handler.take
-    assert client.flush().sent == 1
-    assert collector.bodies[0] == collector.bodies[1]
 
 
 def test_a_client_closes_the_publisher_that_it_made(collector, monkeypatch):

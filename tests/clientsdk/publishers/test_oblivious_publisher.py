@@ -138,13 +138,6 @@ def test_all_ordinary_messages_have_one_length(relay, publisher):
     assert {len(passed.body) for passed in relay.passed} == {1024 + 55}
 
 
-def test_a_connection_to_the_relay_is_for_one_pseudonym(relay, publisher):
-    for name in (b"a", b"a", b"b", b"b", b"a"):
-        publisher.publish(3, message(name * 16))
-    first, again, other, same, back = (passed.client for passed in relay.passed)
-    assert first == again != other == same != back != first
-
-
 @pytest.mark.parametrize(
     ("answer", "reason", "hint"),
     [

@@ -144,67 +144,6 @@ def flushed(client) -> FlushTask:
     return task
 
 
-def test_a_wait_outlives_a_restart_and_belongs_to_one_pseudonym(tmp_path, monkeypatch):
-    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
-    clock = FakeClock(START)
-    publisher = Answering(clock, PublishError("later", retry_after=7200))
-    with due_twice(publisher, clock, tmp_path / "device.db") as client:
-        task = flushed(client)
-        assert (task.rest, task.again) == (1800.0, 7201.0)
-    clock.advance(minutes=30)
-    begun = clock.now
-    with SeededClient(
-        PLAN, seed=2, clock=clock, publisher=publisher, state=tmp_path / "device.db"
-    ) as client:
-        task = flushed(client)
-        assert (task.sent, task.rest, task.again) == (1, 0.0, 5401.0)
-        assert flushed(client).again == 5401.0
-        clock.advance(ms=5401 * 1000)
-        # The second failure in a row: up to four seconds are added.
-        assert flushed(client).again == 7202.0
-        publisher._error = None
-        clock.advance(ms=7202 * 1000)
-        task = flushed(client)
-        assert (task.sent, task.again) == (1, math.inf)
-    times = [moment for moment, name, _ in publisher.came if name == publisher.target]
-    assert times == [begun - HOUR // 2, begun + 5_401_000, begun + 12_603_000]
-
-
-def test_waits_that_were_missed_end_at_times_of_their_own(monkeypatch):
-    """Whose ends have passed while the device slept are not sent together when it wakes."""
-    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
-    clock = FakeClock(START)
-    publisher = Answering(clock, None)
-    publisher.publish = lambda *_: Failing.publish(publisher, *_)
-    with due_twice(publisher, clock) as client:
-        for _ in range(2):
-            flushed(client)
-            clock.advance(minutes=30)
-        waiting = client._outgoing.sender._lock.waits
-        assert len(waiting) == 2
-        clock.advance(hours=5)
-        assert flushed(client).again == 2.0
-        ends = {wait.until for wait in client._outgoing.sender._lock.waits.values()}
-        # One has gone at once, and failed a second time.
-        assert ends == {clock.now + 2000, clock.now + HOUR // 2}
-
-
-def test_an_app_that_runs_for_moments_sends_what_was_refused_once(tmp_path):
-    clock = FakeClock(START)
-    publisher = Answering(clock, PublishError("later"))
-    state = tmp_path / "device.db"
-    with due_twice(publisher, clock, state) as client:
-        for _ in range(8):
-            flushed(client)
-    publisher._error = None
-    for _ in range(4):
-        clock.advance(hours=5)
-        with SeededClient(PLAN, seed=2, clock=clock, publisher=publisher, state=state) as client:
-            flushed(client)
-    sent = {name for _, name, _ in publisher.came[1:]}
-    assert len(sent) == 2
-
-
 def test_neither_retries_nor_levels_due_meanwhile_change_when_others_go(monkeypatch):
     """A device that records much and sleeps often: several pseudonyms rest, wait and come due."""
     errors = PublishError("no hint"), PublishError("later", retry_after=80_000)
@@ -237,17 +176,6 @@ def test_a_failure_of_the_device_is_waited_for_however_often_a_receiver_refused(
     client.close()
 
 
-def test_what_is_almost_too_late_is_not_tried_without_a_pause(monkeypatch):
-    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
-    clock = FakeClock(START)
-    publisher = Answering(clock, PublishError("later"))
-    client = SeededClient(PLAN, seed=1, clock=clock, publisher=publisher)
-    client.record("colour", "a")
-    clock.now = START + PLAN.metrics[0].horizon - 3000
-    assert flushed(client).again == 2.0
-    client.close()
-
-
 def test_what_cannot_be_drawn_yet_keeps_no_thread_awake(monkeypatch):
     """A count that is over and could not be settled stays due, and nothing is to be done for it."""
     clock = FakeClock(START)
@@ -259,22 +187,6 @@ def test_what_cannot_be_drawn_yet_keeps_no_thread_awake(monkeypatch):
     monkeypatch.setattr(backoff, "delay", lambda *_: 100.0)
     assert client._worker._step().seconds == pytest.approx(100.0)
     client.close()
-
-
-class Failing:
-    @staticmethod
-    def publish(publisher: Answering, shard: int, message: bytes) -> None:
-        raise PublishError("no network")
-
-
-def test_a_clock_that_was_set_back_prolongs_no_wait(monkeypatch):
-    clock = FakeClock(START)
-    publisher = Answering(clock, PublishError("later", retry_after=86_400))
-    with due_twice(publisher, clock) as client:
-        flushed(client)
-        clock.advance(hours=-2)
-        publisher._error = None
-        assert flushed(client).sent == 1
 
 
 @pytest.mark.parametrize("ahead", [3 * DAY, 2**62])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 
 import pytest
-from device_plans import DAY, HOUR, START, WEEK, counted, metric, plan, reports
+from device_plans import DAY, START, counted, metric, plan, reports
 from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
@@ -28,7 +27,6 @@ from clientsdk.sending import backoff, worker
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
-from sotto.plan.compiled import CompiledPlan, canonical
 
 
 @pytest.fixture
@@ -154,13 +152,6 @@ def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
     client.close()
 
 
-def alone(client, window=HOUR):
-    """Send as the background does; return how many reports went, and the rest in seconds."""
-    errand = FlushTask(one_pseudonym=True, window=window)
-    result = client._outgoing.flush(errand)
-    return result.sent, errand.rest
-
-
 def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)
     client = due_twice(MemoryPublisher(), background=True)
@@ -168,45 +159,6 @@ def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
     client._worker._round()
     assert client.close().remaining == 1
     assert len(client.publisher.messages) == 1
-
-
-def due_of_three(*times, **options):
-    """A client with a report of each of three periods, recorded at these times after START."""
-    clock, publisher = FakeClock(START), MemoryPublisher()
-    compiled = plan(metric("colour", "every", 3), ceilings=VAST)
-    client = SeededClient(compiled, seed=1, clock=clock, publisher=publisher, **options)
-    for moment in times:
-        clock.now = START + moment
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-    return client
-
-
-def test_what_is_urgent_goes_first_and_shortens_no_other_s_rest(monkeypatch):
-    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
-    for _ in range(10):
-        with due_of_three(0, WEEK, 2 * WEEK) as client:
-            client.clock.now = START + client.plan.metrics[0].horizon - 2 * HOUR
-            for rest in (1800.0, 1800.0, 0.0):
-                assert alone(client) == (1, rest)
-                client.clock.advance(minutes=30)
-            sent = reports(client.publisher.messages)
-            assert (sent[0].event, len({report.pseudonym for report in sent})) == (START, 3)
-
-
-def test_a_client_of_a_finer_plan_keeps_to_the_rest(tmp_path):
-    """Two clients on one file, whose plans have resolutions of an hour and of a minute."""
-    document = json.loads(plan(metric("colour")).to_json())
-    fine = CompiledPlan.from_json(canonical({**document, "plan": "fine", "resolution": 60_000}))
-    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
-    options = {"state": path, "clock": clock, "publisher": publisher}
-    with SeededClient(plan(metric("colour")), seed=1, **options) as client:
-        for _ in range(2):
-            client.record("colour", "a")
-            clock.advance(days=7)
-        waits = alone(client)
-        assert waits[0] == 1
-        with SeededClient(fine, seed=2, **options) as other:
-            assert alone(other, window=60_000) == (0, pytest.approx(waits[1]))
 
 
 def test_a_hint_of_the_receiver_is_heeded(monkeypatch):

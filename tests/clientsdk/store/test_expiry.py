@@ -36,18 +36,6 @@ def damaged(path, now=START):
     return kept
 
 
-def test_what_was_kept_aside_goes_after_the_longest_horizon(path):
-    kept = damaged(path)
-    content = kept.read_bytes()
-    device(path, now=START + HORIZON, seed=3).close()
-    assert kept.read_bytes() == content
-    with open(kept, "rb") as open_before:
-        device(path, now=START + HORIZON + 1, seed=3).close()
-        assert not kept.exists()
-        # It was overwritten before its name went.
-        assert not open_before.read().strip(b"\0")
-
-
 def test_what_an_older_version_kept_aside_goes_too(path):
     """It has the time of its last change, by the clock of the system."""
     kept = damaged(path)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import numpy as np
 import pytest
 import statistical
 from device_plans import VAST, WEEK, metric, plan
-from scripts import start
 
 from clientsdk import Outcome
 from clientsdk.store import device_secrets
@@ -62,68 +58,6 @@ def test_each_cycle_before_and_after_the_epoch_has_one_turn(size):
         assert [each for each in periods if panel.is_turn(size, each)] == [
             cycle * size + slot(panel.secret, size, cycle)
         ]
-
-
-def test_a_turn_stays_after_a_restart_in_a_copy_and_for_the_next_version(path, tmp_path):
-    first = device(paneled(13), state=path)
-    expected = [
-        period for period in range(BEGIN, BEGIN + 104) if panel_of(first).is_turn(13, period)
-    ]
-    found = turns(first, 20)
-    now = first.clock.now
-    first.close()
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for beside in tmp_path.glob("device.db*"):
-        shutil.copy(beside, copy)
-    lives = [
-        {"state": path, "seed": 2},
-        {"state": copy / "device.db", "seed": 3},
-        {"state": path, "seed": 4, "changes": {"version": 2}},
-        {"state": path, "seed": 5, "changes": {"plan": "other"}},
-    ]
-    for life in lives:
-        client = device(paneled(13, "colour"), paneled(26, "other"), clock=FakeClock(now), **life)
-        again = [each for each in range(BEGIN, BEGIN + 104) if panel_of(client).is_turn(13, each)]
-        assert again == expected
-        client.close()
-    client = device(paneled(13), state=path, clock=FakeClock(now), seed=6)
-    assert found + turns(client, 84) == expected
-
-
-@pytest.mark.real_randomness
-def test_processes_on_one_file_have_one_turn_together(path):
-    code = """
-now = 2912 * WEEK
-client = device(metric("colour", panel=13), now=now)
-accepted, outcomes = [], set()
-for _ in range(52):
-    outcome = client.record("colour", "a")
-    outcomes.add(str(outcome))
-    if outcome is Outcome.ACCEPTED:
-        accepted.append(client.clock.now // WEEK)
-    client.flush()
-    client.clock.advance(days=7)
-print(*accepted)
-print(*sorted(outcomes))
-"""
-    workers = [start(code, path) for _ in range(2)]
-    accepted = []
-    for worker in workers:
-        out, err = worker.communicate(timeout=600)
-        assert worker.returncode == 0, err
-        numbers, outcomes = out.split("\n")[:2]
-        accepted += map(int, numbers.split())
-        assert set(outcomes.split()) <= {"accepted", "period_full", "not_in_panel"}
-    with closing(sqlite3.connect(path)) as connection:
-        panel = device_secrets.read_panel(connection)
-        (recorded,) = connection.execute("SELECT count(*) FROM ledger WHERE reserved > 0")
-    # A process whose clock is behind records in the period of the file.
-    assert len(accepted) == recorded[0] <= 4  # every draw: 52 / 13.
-    with closing(sqlite3.connect(path)) as connection:
-        found = [period for (period,) in connection.execute("SELECT period FROM ledger")]
-    assert all(panel.is_turn(13, period) for period in found)
-    assert len({period // 13 for period in found}) == len(found)
 
 
 # Which turn, nobody can tell.
@@ -209,38 +143,6 @@ def test_the_quota_comes_after_panels(monkeypatch):
     client = device(paneled(13))
     move_to_turn(client, "colour")
     assert client.record("colour", "a") is Outcome.STORE_FULL
-
-
-def lose(path):
-    for beside in path.parent.glob("device.db*"):
-        if not beside.name.endswith("-mark"):
-            beside.unlink()
-
-
-def damage(path):
-    content = path.read_bytes()
-    path.write_bytes(content[:100] + b"x" * 400 + content[500:])
-
-
-@pytest.mark.parametrize("harm", [lose, damage])
-def test_losing_the_file_gives_no_second_turn_in_a_cycle(path, harm):
-    """Whenever it is lost: after the turn, or before, when a new secret would choose anew."""
-    found, clock, size = [], FakeClock(BEGIN * WEEK), 4
-    changes = {"ceilings": {"period": 2_000_000, "lifetime": 10**12}}
-    lost = {BEGIN + 7 * which for which in range(16)}
-    client = device(paneled(size), state=path, clock=clock, changes=changes)
-    for period in range(BEGIN, BEGIN + 120):
-        found += turns(client, 1)
-        if period in lost:
-            client.close()
-            harm(path)
-            client = device(paneled(size), state=path, clock=clock, changes=changes, seed=period)
-    assert client.ledger().damaged == len(lost)
-    cycles = Counter(period // size for period in found)
-    assert set(cycles.values()) == {1}
-    # From the cycle on that begins after the last loss, none is left out.
-    after = (max(lost) + 2 * size) // size
-    assert cycles.keys() >= set(range(after, (BEGIN + 120) // size))
 
 
 # The secret.
