@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import random
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,9 +22,7 @@ from pipelines.collector.limits import Limits
 from pipelines.collector.plans import ServedPlans
 from sotto.errors import PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan, canonical
-from sotto.wire.batch import join_messages
 from tests.conformance import files
-from tests.conformance.reference import wire
 
 #: Headers that HTTP itself needs.
 _PLUMBING = {"host", "content-length", "accept-encoding", "connection"}
@@ -33,20 +30,6 @@ _KEY = "an-app-key"
 _PLANS = ("device", "every")
 #: Of answers: what is compared.
 _ANSWERED = ("content-type", "www-authenticate", "access-control-allow-origin")
-
-
-def _message(name: str, *, of: int = 0, plan: str = "device") -> bytes:
-    """Return a message of one row; ``of`` names its pseudonym."""
-    made, pseudonym = random.Random(name), random.Random(f"pseudonym {of}").randbytes(16)
-    row = {
-        "level": 0,
-        "pseudonym": pseudonym.hex(),
-        "chain": made.randbytes(16).hex(),
-        "event": 1_746_835_200_000,
-        "payload": "01",
-    }
-    document = json.loads(files.plan(plan))
-    return wire.message(document, [{"metric": 0, "rows": [row]}])
 
 
 # The device's side, against a server that answers as a vector says.
@@ -141,47 +124,6 @@ def _exchange(case: dict[str, Any]) -> dict[str, Any]:
     return {"requests": server.requests, "outcomes": outcomes}
 
 
-def _device_cases() -> list[dict[str, Any]]:
-    one, two, other = _message("one"), _message("two"), _message("other", of=1)
-    taken = {"status": 204}
-    cases: dict[str, tuple[list[bytes], list[dict[str, Any]], dict[str, Any]]] = {
-        "a message": ([one], [taken], {}),
-        "a collector below a path": ([one], [taken], {"prefix": "/telemetry/"}),
-        "the app's key": ([one], [taken], {"key": _KEY}),
-        "one pseudonym keeps its connection, another has one of its own": (
-            [one, two, other, one],
-            [taken] * 4,
-            {},
-        ),
-        "a connection that was closed since: the same bytes on a new one": (
-            [one, two],
-            [{**taken, "closes": True}, taken],
-            {},
-        ),
-        "after a refusal a new connection": (
-            [one, one],
-            [{"status": 503, "headers": {"Retry-After": "5"}}, taken],
-            {},
-        ),
-        "a redirect is not followed": (
-            [one],
-            [{"status": 307, "headers": {"Location": "/elsewhere"}}],
-            {},
-        ),
-        "any 2xx is an acknowledgement": ([one], [{"status": 200}], {}),
-        "no answer at all": ([one], [{"closes": True}], {}),
-    }
-    for status in (400, 401, 403, 408, 413, 422, 429, 500, 503):
-        cases[f"refused with {status}"] = ([one], [{"status": status}], {})
-    for hint in ("17", "0", "Wed, 21 Oct 2099 07:28:00 GMT", "-1", "1.5", "9999999999"):
-        answer = {"status": 503, "headers": {"Retry-After": hint}}
-        cases[f"Retry-After: {hint}"] = ([one], [answer], {})
-    return [
-        {"name": name, "messages": [each.hex() for each in messages], "answers": answers, **more}
-        for name, (messages, answers, more) in cases.items()
-    ]
-
-
 def _fetch(case: dict[str, Any]) -> dict[str, Any]:
     """Ask for a plan once for each answer; return the requests, and what was taken each time."""
     server = _Server(case["answers"])
@@ -201,40 +143,6 @@ def _fetch(case: dict[str, Any]) -> dict[str, Any]:
         thread.join()
         server.server_close()
     return {"requests": server.requests, "taken": taken}
-
-
-def _fetch_cases() -> list[dict[str, Any]]:
-    soon, narrow = (json.loads(files.plan(name)) for name in ("soon", "narrow"))
-    later = {**soon, "expires": soon["expires"] + 86_400_000}
-    one, both = ["soon"], ["soon", "narrow"]
-    cases: dict[str, tuple[list[str], list[Any]]] = {
-        "the one that the app names": (one, [soon, narrow]),
-        "of several that it names the one with the highest version": (both, [narrow, soon]),
-        "of documents of one plan that which expires last": (one, [soon, later, soon]),
-        "none that it names": (["words"], [soon, narrow]),
-        "what cannot be read is passed over": (one, [{"format": 99}, None, soon]),
-        "no plans": (one, []),
-    }
-    answers = {
-        name: (expect, [{"status": 200, "body": json.dumps({"plans": documents})}])
-        for name, (expect, documents) in cases.items()
-    }
-    tagged = {"status": 200, "headers": {"ETag": '"a"'}, "body": json.dumps({"plans": [soon]})}
-    answers["the same request again, whatever was served before"] = (one, [tagged, tagged])
-    answers["what is no list of plans"] = (one, [{"status": 200, "body": "[]"}])
-    elsewhere = {"status": 307, "headers": {"Location": "/elsewhere"}}
-    answers["a redirect is not followed"] = (one, [elsewhere])
-    answers["nothing is served"] = (one, [{"status": 304}, {"status": 404}, {"status": 503}])
-    prints = {each["name"]: each["fingerprint"] for each in files.read("plans")["plans"]}
-    return [
-        {
-            "name": name,
-            "asks": "tests.example",
-            "expect": [prints[each] for each in expect],
-            "answers": given,
-        }
-        for name, (expect, given) in answers.items()
-    ]
 
 
 # The collector's side, in process.
@@ -331,97 +239,7 @@ def _named(document: Any) -> str:
     return str(name)
 
 
-def _collector_cases() -> list[dict[str, Any]]:
-    one, other = _message("one"), _message("other", of=1)
-    stranger = _message("stranger", plan="other")
-    post, plans = {"method": "POST", "path": "/v1/reports"}, "/v1/plans/tests.example"
-    octets = {"content-type": "application/octet-stream"}
-    page = {"origin": "https://app.example"}
-
-    def sent(body: bytes, **more: Any) -> dict[str, Any]:
-        return {**post, "headers": octets, "body": body.hex(), **more}
-
-    good = sent(join_messages([one]))
-    asked = page | {
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization,content-type",
-    }
-    cases: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
-        "a message": ([good], {}),
-        "the same message twice": ([good, good], {}),
-        "two messages": ([sent(join_messages([one, other]))], {}),
-        "no message": ([sent(b"")], {}),
-        "a body that ends within a length": ([sent(b"\1\0")], {}),
-        "a message of no bytes": ([sent(bytes(4))], {}),
-        "a length above 1,048,576": ([sent(b"\1\0\x10\0" + bytes(8))], {}),
-        "a body that ends within a message": ([sent(join_messages([one])[:-1])], {}),
-        "what is no message": ([sent(join_messages([b"SOTTO"]))], {}),
-        "a message that is cut off": ([sent(join_messages([one[:-1]]))], {}),
-        "a plan that is not known": ([sent(join_messages([stranger]))], {}),
-        "one of two messages is of a plan that is not known": (
-            [sent(join_messages([one, stranger]))],
-            {},
-        ),
-        "a body that is too large": ([sent(bytes(4097))], {}),
-        "a body that does not arrive": (
-            [{**post, "headers": octets, "stalls": True}],
-            {"body_seconds": 0.01},
-        ),
-        "no key": ([good], {"keys": True}),
-        "a key": (
-            [sent(join_messages([one]), headers={**octets, "authorization": f"Bearer {_KEY}"})],
-            {"keys": True},
-        ),
-        "another key": (
-            [sent(join_messages([one]), headers={**octets, "authorization": "Bearer other"})],
-            {"keys": True},
-        ),
-        "a key in the address, as sendBeacon needs it": (
-            [{**good, "path": f"/v1/reports?key={_KEY}", "headers": page}],
-            {"keys": True},
-        ),
-        "too many requests": ([good, good], {"burst": 1}),
-        "a disk that is full": ([good], {"store": "fails"}),
-        "what a browser asks first": (
-            [{**post, "method": "OPTIONS", "headers": asked}],
-            {"keys": True},
-        ),
-        "a browser's message": ([sent(join_messages([one]), headers={**octets, **page})], {}),
-        "a page of an origin that may send, and one of another": (
-            [
-                sent(join_messages([one]), headers={**octets, **page}),
-                sent(join_messages([other]), headers={**octets, "origin": "https://other.example"}),
-            ],
-            {"origins": [page["origin"]]},
-        ),
-        "plans, and whether they have changed": (
-            [
-                {"method": "GET", "path": plans},
-                {"method": "GET", "path": plans, "headers": {"if-none-match": "{etag}"}},
-                {"method": "GET", "path": plans, "headers": {"if-none-match": '"other"'}},
-            ],
-            {},
-        ),
-        "plans of another collector": (
-            [{"method": "GET", "path": "/v1/plans/other.example"}],
-            {},
-        ),
-    }
-    return [
-        {"name": name, "requests": requests} | ({"collector": given} if given else {})
-        for name, (requests, given) in cases.items()
-    ]
-
-
 # How long to wait.
-
-
-def _waits() -> list[dict[str, Any]]:
-    found = []
-    for failures in (1, 2, 3, 8, 9, 10, 1000):
-        for hint in (None, 0.0, 17.0, 86_400.0, 9_999_999_999.0):
-            found.append({"failures": failures, "after": hint, "seconds": _bounds(failures, hint)})
-    return found
 
 
 def _bounds(failures: int, hint: float | None) -> list[float]:
@@ -434,17 +252,18 @@ def _bounds(failures: int, hint: float | None) -> list[float]:
 
 
 def write() -> None:
+    """Write what comes of each case anew; bodies of messages are of plan 'device' as it stands."""
+    content = files.read("exchange")
+    for case in content["device"]:
+        case |= _exchange(case)
+    for case in content["fetches"]:
+        case |= _fetch(case)
     with TemporaryDirectory() as folder:
-        collector = [
-            {**case, **asyncio.run(_collect(case, Path(folder)))} for case in _collector_cases()
-        ]
-    files.write(
-        "exchange",
-        device=[{**case, **_exchange(case)} for case in _device_cases()],
-        fetches=[{**case, **_fetch(case)} for case in _fetch_cases()],
-        collector=collector,
-        waits=_waits(),
-    )
+        for case in content["collector"]:
+            case |= asyncio.run(_collect(case, Path(folder)))
+    for wait in content["waits"]:
+        wait["seconds"] = _bounds(wait["failures"], wait["after"])
+    files.write("exchange", **content)
 
 
 def check() -> Iterator[str | None]:

@@ -95,6 +95,13 @@ def test_the_committed_files_are_what_the_sdk_writes(
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), name
 
 
+def test_the_messages_of_the_exchange_are_of_a_plan_that_the_collector_knows() -> None:
+    """Else a changed plan would turn all of its vectors into ones of refusals."""
+    first = files.read("exchange")["collector"][0]
+    assert (first["name"], first["answers"]) == ("a message", [{"status": 204}])
+    assert len(first["stored"]) == 1
+
+
 def test_every_mechanism_is_drawn_and_every_file_is_small() -> None:
     from mechanisms.registry import REGISTRY
 
