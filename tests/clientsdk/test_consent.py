@@ -53,24 +53,6 @@ def loaded(state=path):
     return client
 """
 
-WITHDRAWN = (
-    FULL
-    + """
-client = loaded()
-before = written()
-assert before[0] == "given" and before[1] > 0
-full()
-with suppress(StoreError):
-    assert not client.withdraw_consent()
-assert client.record("colour", "a") is Outcome.NO_CONSENT
-with suppress(StoreError):
-    client.flush()
-assert client.publisher.messages == []
-assert written() == before
-os._exit(0)
-"""
-)
-
 
 def device(path, *, consent=True, **options):
     """A device with a value recorded if it may be."""
@@ -94,26 +76,9 @@ def stored(path):
     return consent, chains
 
 
-@pytest.mark.real_randomness
-@needs_limits
-def test_on_a_full_disk_a_withdrawal_holds_at_the_next_start(path):
-    run(WITHDRAWN, path)
-    assert read_file(path).consent is Consent.WITHDRAWN
-    with Client(plan(), state=path, publisher=MemoryPublisher(), background=False) as client:
-        assert client.consent is Consent.WITHDRAWN
-        assert client.ledger().pending == ()
-        # As an app does that has forgotten what its user said.
-        assert not client.give_consent()
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-        assert client.flush().sent == 0
-    assert stored(path) == ("withdrawn", 0)
-
-
-@pytest.mark.real_randomness
-@needs_limits
 def test_a_recording_alone_writes_a_withdrawal_that_was_noted_elsewhere(path):
     here = device(path)
-    run(WITHDRAWN, path)
+    rollback_guard.note_withdrawal(str(path))
     here._store.database.look_again = 0.0
     assert here.record("colour", "a") is Outcome.NO_CONSENT
     assert stored(path) == ("withdrawn", 0)
