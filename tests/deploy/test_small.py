@@ -25,7 +25,6 @@ import jsonschema
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
-from invented_results import write_results
 from live_collector import received
 from programs import needed
 from serving import PATIENCE, counted, running, served, status, wait_until
@@ -33,8 +32,8 @@ from serving import PATIENCE, counted, running, served, status, wait_until
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock
 from deploy import serve
-from deploy.errors import DeployError, MissingToolError
-from deploy.ports import HOST, free_ports, require_free
+from deploy.errors import MissingToolError
+from deploy.ports import HOST, free_ports
 from examples.compose.__main__ import PLAN, send
 from pipelines.storage.directory import StateDirectory
 from sotto import __version__
@@ -83,60 +82,38 @@ def children(pid: int) -> dict[str, int]:
 
 @pytest.mark.real_randomness
 @pytest.mark.slow
-def test_reports_come_to_estimates_and_an_interrupt_ends_all(tmp_path: Path) -> None:
+def test_reports_come_to_estimates_whatever_is_killed_and_an_interrupt_ends_all(
+    tmp_path: Path,
+) -> None:
     with served(tmp_path, PLAN) as (process, url):
+        before = children(process.pid)
+        assert set(before) == {"collect", "aggregate", "serve"}
+        assert "warning" not in (tmp_path / "serve.log").read_text("utf-8")
+        for pid in before.values():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not set(children(process.pid).values()) & set(before.values()))
+        wait_until(lambda: status(int(url.rpartition(":")[2])) == 200)
         sent = report(HttpPublisher(url, timeout=300))
-        state = tmp_path / "build/serve/state"
-        wait_until(lambda: counted(state) == [sent] * 3)
-        health = f"{page_of(tmp_path)}health"
-        wait_until(lambda: "Nothing is wrong with the job" in text_of(health))
-        wait_until(lambda: "No figure can be judged yet" in text_of(f"{page_of(tmp_path)}alerts"))
+        wait_until(lambda: counted(tmp_path / "build/serve/state") == [sent] * 3)
+        page = page_of(tmp_path)
+        wait_until(lambda: "Nothing is wrong with the job" in text_of(f"{page}health"))
+        wait_until(lambda: "No figure can be judged yet" in text_of(f"{page}alerts"))
         started = children(process.pid)
-        assert set(started) == {"collect", "aggregate", "serve"}
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     assert not [pid for pid in started.values() if Path(f"/proc/{pid}").exists()]
     said = (tmp_path / "serve.log").read_text("utf-8")
+    for name in before:
+        assert f"sotto {name} has ended with status -9: it is started again" in said
     assert f"reports go to  {url} , from this machine\n" in said
     assert "Traceback" not in said
-    assert "warning" not in said
     assert (tmp_path / "build/serve").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.real_randomness
-@pytest.mark.slow
-def test_a_part_that_is_killed_is_started_again_and_none_outlives_the_supervisor(
-    tmp_path: Path,
-) -> None:
-    with served(tmp_path, PLAN) as (process, url):
-        port, page = int(url.rpartition(":")[2]), int(page_of(tmp_path).split(":")[2].strip("/"))
-        before = children(process.pid)
-        for pid in before.values():
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not set(children(process.pid).values()) & set(before.values()))
-        wait_until(lambda: status(port) == 200)
-        sent = report(HttpPublisher(url, timeout=300))
-        wait_until(lambda: counted(tmp_path / "build/serve/state") == [sent] * 3)
-        said = (tmp_path / "serve.log").read_text("utf-8")
-        for name in before:
-            assert f"sotto {name} has ended with status -9: it is started again" in said
-        process.kill()
-        process.wait(PATIENCE)
-        wait_until(lambda: is_free(port) and is_free(page))
 
 
 def page_of(folder: Path) -> str:
     """Return the address of the page that ``make serve`` has printed."""
     said = (folder / "serve.log").read_text("utf-8")
     return re.findall(r"^results +(\S+) , on this machine$", said, re.MULTILINE)[0]
-
-
-def is_free(port: int) -> bool:
-    try:
-        require_free(port)
-    except DeployError:
-        return False
-    return True
 
 
 def ports() -> list[str]:
@@ -289,64 +266,49 @@ def test_a_proxy_cuts_off_slow_heads_and_long_ones_and_speaks_tls_1_3_alone(tmp_
             answer(b"")
 
 
-class Here:
-    """Runs the commands of the compose file with folders and ports of this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (self.port,) = free_ports(1)
-        self._places = {
-            "/plans": str(PLAN.parent),
-            "/var/lib/sotto": str(folder),
-            "/var/lib/alerts": str(folder),
-            "/run/secrets": str(folder),
-            "--listen 0.0.0.0": f"--port {self.port}",
-        }
-
-    def start(self, service: str, more: str = "") -> Any:
-        command = f"{SERVICES[service]['command']} {more}"
-        for container, here in self._places.items():
-            command = command.replace(container, here)
-        words = [sys.executable, "-m", "sotto", *shlex.split(command)]
-        return running(words, self._folder / f"{service}.log")
+@contextmanager
+def contained(folder: Path, service: str, more: str = "") -> Iterator[int]:
+    """Run the command of a service with folders and a port of this machine; yield the port."""
+    (port,) = free_ports(1)
+    command = f"{SERVICES[service]['command']} {more}"
+    for place, here in (
+        ("/plans", PLAN.parent),
+        ("/var/lib/sotto", folder),
+        ("/var/lib/alerts", folder),
+        ("/run/secrets", folder),
+        ("--listen 0.0.0.0", f"--port {port}"),
+    ):
+        command = command.replace(place, str(here))
+    words = [sys.executable, "-m", "sotto", *shlex.split(command)]
+    with running(words, folder / f"{service}.log"):
+        yield port
 
 
 @pytest.mark.real_randomness
 @pytest.mark.slow
-def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> None:
-    needed("caddy")
-    here = Here(tmp_path)
-    # Devices are no pages, and send no origin.
-    with here.start("collect", "--origin https://app.example"):
-        wait_until(lambda: status(here.port) == 200)
-        with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
-            sent = report(HttpPublisher(url, context=context, timeout=300))
-            wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
-
-
-@pytest.mark.real_randomness
-@pytest.mark.slow
-def test_the_pages_of_the_containers_wait_for_the_job_and_are_for_who_has_the_token(
+def test_the_commands_of_the_containers_come_to_pages_behind_caddy_for_who_has_the_token(
     tmp_path: Path,
 ) -> None:
-    here = Here(tmp_path)
+    needed("caddy")
     token = "a-token-of-this-test-alone"
     (tmp_path / "token").write_text(token)
-    with here.start("serve"):
-        url = f"http://{HOST}:{here.port}"
-        wait_until(lambda: status(here.port))
+    # Devices are no pages, and send no origin.
+    asking = "--origin https://app.example"
+    with contained(tmp_path, "serve") as page, contained(tmp_path, "collect", asking) as port:
+        url = f"http://{HOST}:{page}"
+        wait_until(lambda: status(page))
+        wait_until(lambda: status(port) == 200)
         assert not text_of(url)
         asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         with pytest.raises(urllib.error.HTTPError) as waiting:
             urllib.request.urlopen(asked, timeout=30)
         assert waiting.value.code == 503
-        (tmp_path / "state").mkdir()
-        (tmp_path / "log").mkdir()
-        write_results(tmp_path / "state")
+        with contained(tmp_path, "aggregate"), caddy(tmp_path, port) as (site, context):
+            sent = report(HttpPublisher(site, context=context, timeout=300))
+            wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert "theme" in answer.read().decode()
-        # These results have no plans, which is as far as alerts come.
-        wait_until(lambda: "alerts cannot be looked for" in (tmp_path / "serve.log").read_text())
+        wait_until((tmp_path / "alerts.json").exists)
 
 
 def test_the_compose_file_is_as_compose_wants_it() -> None:
