@@ -1,12 +1,10 @@
-"""The project's own Flink: starts, runs pipelines, loses a process, stops, says what is wrong."""
+"""The project's own Flink: starts, stops, says what is wrong."""
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import subprocess
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,29 +20,11 @@ from deploy.ports import free_ports
 pytestmark = pytest.mark.slow
 
 
-def told(session: LocalFlink, path: str) -> dict:
-    with urllib.request.urlopen(session.address + path, timeout=120) as answer:
-        return json.load(answer)
-
-
 def listening(pid: int) -> set[str]:
     said = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     return {
         line.split()[3].rpartition(":")[0] for line in said.splitlines() if f"pid={pid}," in line
     }
-
-
-def test_a_task_manager_that_was_killed_is_started_again(local):
-    others = [local.job_manager.pid, local.job_server.pid, local.pool.pid]
-    task_manager = local.task_manager.pid
-    local.task_manager.kill()
-    assert local.running
-    local.start()
-    assert [local.job_manager.pid, local.job_server.pid, local.pool.pid] == others
-    assert local.task_manager.pid != task_manager
-    name = (local.folder / "taskmanager.name").read_text("ascii")
-    (found,) = [one for one in told(local, "/taskmanagers")["taskmanagers"] if one["id"] == name]
-    assert found["slotsNumber"] == 2
 
 
 def test_of_two_starts_one_starts_it_again_where_it_was_and_needs_no_network(local, monkeypatch):

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# What a state directory holds is told in the folder of the runs' own tests.
-from committed_states import committed, projected
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
@@ -18,7 +16,6 @@ from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sources.kafka import KafkaTopics
-from pipelines.storage.manifest import Manifest
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
 
@@ -39,19 +36,8 @@ def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition
 
 def aggregated(broker: Broker, topic: ReportTopic, state: Path, **options: object) -> RunResult:
     options = {"max_reports": MAX_REPORTS, **options}
-    accept_loss = bool(options.pop("accept_loss", False))
-    source = KafkaTopics(broker, [topic], accept_loss)
+    source = KafkaTopics(broker, [topic])
     return aggregate(source, state, [small_plan()], **options)  # type: ignore[arg-type]
-
-
-def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, object]]]]:
-    """Return all that a run leaves but what says where it came from."""
-    files = committed(state)
-    manifest = Manifest.from_json(files.pop("MANIFEST.json"))
-    tables = projected(state)
-    for row in tables["meta"]:
-        assert row.pop("lineage") == manifest.digest(manifest.generation)
-    return files, tables
 
 
 @contextlib.contextmanager

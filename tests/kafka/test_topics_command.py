@@ -106,18 +106,6 @@ def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, broker
     )
 
 
-def test_a_broker_that_cannot_be_reached_is_told(run):
-    refused(
-        run("check", "made-e1-p8", where=("--kafka", "127.0.0.1:1")),
-        "127.0.0.1:1: Connection refused; is the broker running, and is this its address?",
-    )
-
-
-def test_a_broker_of_another_version_is_refused(run, monkeypatch):
-    monkeypatch.setattr("sotto.kafka.brokers.OLDEST_BROKER", (9, 1))
-    refused(run("check", "made-e1-p8"), "Sotto needs 9.1 or newer: upgrade it")
-
-
 def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
     where = ("--broker", str(secured.client_file))
     assert run("create", "private", "--partitions", "2", where=where)[0] == 0
