@@ -208,10 +208,9 @@ def test_what_does_not_fit_is_refused(
         expectation_maximization(channels, counts)
 
 
-@pytest.mark.slow
-def test_a_thousand_inputs_take_seconds() -> None:
-    channel = response(1024, 0.05)
-    truth = np.random.default_rng(SEED).dirichlet(np.full(1024, 0.3))
+def test_many_inputs_take_few_rounds() -> None:
+    channel = response(300, 0.05)
+    truth = np.random.default_rng(SEED).dirichlet(np.full(300, 0.3))
     counts = np.random.default_rng(SEED).multinomial(10**6, truth @ channel)
     found = expectation_maximization([channel], [counts])
     assert found.converged

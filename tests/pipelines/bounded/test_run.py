@@ -25,7 +25,7 @@ from pipelines.sinks.sql import Results, of_state
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
-from sotto.errors import AggregationError, PlanError
+from sotto.errors import AggregationError
 from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
@@ -285,15 +285,6 @@ def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path):
     assert result.tally.counted == 0
 
 
-def test_plans_of_two_collectors_or_of_one_name_are_refused(small, tmp_path):
-    twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
-    with pytest.raises(PlanError, match="two fingerprints"):
-        aggregate(small, tmp_path / "state", twice)
-    with pytest.raises(AggregationError, match="no plans"):
-        aggregate(small, tmp_path / "none", [])
-    assert not (tmp_path / "none").exists()
-
-
 def test_quarantine_is_removed_after_its_retention(tmp_path):
     state = tmp_path / "state"
     log = write(tmp_path / "log", [Sent(START, b"no report")], lanes=1)
@@ -350,6 +341,9 @@ def test_missing_pieces_are_errors(small, tmp_path):
     state = tmp_path / "state"
     with pytest.raises(AggregationError, match="no log"):
         aggregate(tmp_path / "none", state, plans())
+    with pytest.raises(AggregationError, match="no plans"):
+        aggregate(small, state, [])
+    assert not state.exists()
     with pytest.raises(AggregationError, match="max_reports"):
         aggregate(small, state, plans(), max_reports=0)
     aggregate(small, state, plans())

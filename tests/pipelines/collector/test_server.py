@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import socket
-import subprocess
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -24,7 +22,6 @@ from live_collector import (
     received,
     request,
 )
-from programs import needed
 from waiting import wait_until
 
 from pipelines.collector.keys import drop_key, new_key
@@ -422,27 +419,3 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
     assert "such as https://app.example" in failed(*log, "--origin", "https://app.example/")
     assert main(["collect", "--new-key", "app"]) == 2
     capsys.readouterr()
-
-
-def test_curl(collector, tmp_path):
-    program = needed("curl")
-    sent = message()
-    contents = {
-        "sound": (body(sent), 204),
-        "torn": (body()[:-1], 400),
-        "unknown": (body(message(fingerprint=bytes(32))), 422),
-        "large": (bytes((4 << 20) + 1), 413),
-    }
-    for name, (content, status) in contents.items():
-        path = tmp_path / name
-        path.write_bytes(content)
-        shown = ["--silent", "--output", os.devnull, "--write-out", "%{http_code}"]
-        done = subprocess.run(
-            [program, *shown, "--data-binary", f"@{path}", f"{collector.url}/v1/reports"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=600,
-        )
-        assert int(done.stdout) == status, name
-    assert sent in [each.body for each in collector.records()]

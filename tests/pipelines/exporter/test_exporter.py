@@ -269,14 +269,6 @@ def test_a_damaged_note_hides_only_itself(copy):
     assert value(found, "sotto_source_status", source="state", status="ok") == 1
 
 
-def test_a_database_alone_is_enough(job):
-    both = samples(exposition(job.state))
-    alone = samples(exposition(None, database=f"sqlite:///{job.state / 'results.db'}"))
-    for name in ("sotto_estimate", "sotto_reports_rejected_total", "sotto_period_spent_epsilon"):
-        assert alone[name] == both[name]
-    assert "sotto_period_allowed_epsilon" not in alone
-
-
 def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy):
     database = WatchedResults(of_state(copy.state), 2000)
     with closing(sqlite3.connect(copy.state / "results.db")) as writer:

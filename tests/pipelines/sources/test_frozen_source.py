@@ -158,15 +158,6 @@ def test_no_log_and_empty_lanes_give_nothing(tmp_path):
     assert take_all(tmp_path, 5) == []
 
 
-def test_a_shorter_lane_is_refused(tmp_path):
-    write(tmp_path, [[10, 20]])
-    (intent,) = take_all(tmp_path, 100)
-    (segment,) = (tmp_path / "000").glob("*.seg")
-    segment.write_bytes(segment.read_bytes()[:-1])
-    with pytest.raises(AggregationError, match="ends at"):
-        FrozenLog(tmp_path, after(MANIFEST, intent))
-
-
 def test_a_missing_lane_is_refused_and_missing_old_segments_are_not(tmp_path):
     write(tmp_path / "log", [[10, 20, 30]], segment_bytes=150)
     (intent,) = take_all(tmp_path / "log", 100)
@@ -208,18 +199,6 @@ def test_a_damaged_end_of_a_lane_is_taken(tmp_path):
     (intent,) = take_all(tmp_path, 100)
     assert intent.clock == 10
     assert intent == take_one_by_one(tmp_path, 100)[0]
-
-
-@pytest.mark.parametrize("times", [[11, 20, 30], [10, 21, 30]])
-def test_a_lane_that_was_cut_and_written_again_is_refused(tmp_path, times):
-    write(tmp_path / "log", [[10, 20]])
-    (intent,) = take_all(tmp_path / "log", 100)
-    manifest = after(MANIFEST, intent)
-    write(tmp_path / "same", [[10, 20, 30]])
-    assert take_all(tmp_path / "same", 100, manifest)
-    write(tmp_path / "other", [times], body=ROW[:-1] + b"x")
-    with pytest.raises(AggregationError, match="another record"):
-        FrozenLog(tmp_path / "other", manifest)
 
 
 def test_what_is_taken_is_forced_to_disk(tmp_path, monkeypatch):

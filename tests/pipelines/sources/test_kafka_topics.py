@@ -93,14 +93,6 @@ def test_times_that_senders_chose_count_for_nothing(cluster, tmp_path):
     assert taken(cluster, tmp_path).runs == 0
 
 
-def test_times_never_fall_in_a_partition(cluster, tmp_path):
-    for time in (START + 2 * DAY, START - 900 * DAY, START + 3 * DAY):
-        cluster.partition(0).append(time, b"no report")
-    taken(cluster, tmp_path)
-    appends = [each.append - START for each in rejects(tmp_path)]
-    assert appends == [2 * DAY, 2 * DAY, 3 * DAY]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, monkeypatch, room):
