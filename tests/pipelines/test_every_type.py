@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from statistical import check_normal
 
 import sotto_cli
 from mechanisms.registry import REGISTRY, mechanisms_for
-from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.database import WatchedResults
 from pipelines.results.reader import ResultsReader
@@ -76,27 +74,6 @@ def test_reports_taken_for_another_rung_would_be_noticed(sent, rows):
     errors = [row["standard_error"] for row in found]
     with pytest.raises(AssertionError):
         check_normal(wrong, list(truths.values()), errors)
-
-
-def test_releases_have_the_law_of_permute_and_flip(sent, rows):
-    """All that are counted are of the last level, and so the selections themselves."""
-    metric = every_plan().metric("permute_and_flip")
-    mechanism = metric.mechanism
-    assert isinstance(mechanism, PermuteAndFlip)
-    laws: Counter[tuple[int, ...]] = Counter()
-    for items in sent.values["permute_and_flip"]:
-        assert isinstance(items, list)
-        laws[tuple(min(items.count(name), mechanism.clip) for name in metric.labels)] += 1
-    n, found = sum(laws.values()), rows["permute_and_flip"]
-    for item, name in enumerate(metric.labels):
-        chances = {counts: float(mechanism.selection(counts)[item]) for counts in laws}
-        expected = sum(chances[counts] * times for counts, times in laws.items())
-        spread = sum(chances[c] * (1 - chances[c]) * times for c, times in laws.items())
-        row = found["share", name]
-        assert (row["n"], row["method"]) == (n, "biased")
-        # No share of devices that have an item most often is told from none.
-        assert row["detection_floor"] is None
-        check_normal(row["value"], expected / n, spread**0.5 / n, label=f"{name}, seed {SEED}")
 
 
 def test_an_estimate_that_is_known_to_be_biased_has_no_interval_and_is_marked(state, capsys):

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.number.grid import exponent_of
-from mechanisms.number.several import SeveralAnswers, coin, coin_column
+from mechanisms.number.several import SeveralAnswers
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
@@ -101,25 +100,6 @@ def test_packing_gives_back_the_symbols(size: int, data: st.DataObject) -> None:
     payload = np.frombuffer(packed.to_bytes(mechanism.payload_width, "little"), dtype=np.uint8)
     assert mechanism.valid(payload[None]).all()
     assert mechanism.chain.symbols(payload[None]).tolist() == [symbols]
-
-
-@every_spec
-def test_scalar_and_vectorised_coins_agree(spec: dict[str, Any]) -> None:
-    mechanism, n = ladder(spec), 200
-    chains = ids(n)
-    seeds = mechanism.coins_of(chains)
-    scalar = [mechanism.coin(chain) for chain in as_bytes(chains)]
-    assert seeds.tolist() == scalar
-    for index in (0, 1, 7):
-        assert coin_column(seeds, index).tolist() == [coin(seed, index) for seed in scalar]
-    if hasattr(mechanism, "dimensions"):
-        chosen = [mechanism.coordinates(seed) for seed in scalar]
-        assert mechanism.coordinates_many(seeds).tolist() == chosen
-        assert all(len(set(coordinates)) == mechanism.sampled for coordinates in chosen)
-    if hasattr(mechanism, "count"):
-        coins = [[coin(seed, place) for place in range(mechanism.count)] for seed in scalar]
-        bits = [[mechanism.bits - 1 - exponent_of(c, mechanism.bits) for c in row] for row in coins]
-        assert mechanism.places(seeds).tolist() == bits
 
 
 def test_every_set_of_coordinates_is_as_likely() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -72,22 +71,6 @@ def test_a_union_for_want_of_reports_of_each_level_lasts_for_four_windows():
     plan = segmented("os: [a, b]")
     windows = [[yes(15, 15), yes(0, 300), yes(0, 90)], *[[yes(0, 30), yes(0, 300), yes(0, 90)]] * 4]
     assert unions(plan, "dark", windows) == [*[["os=a or other"]] * 4, []]
-
-
-def test_a_union_for_want_of_reports_in_one_cohort_hardly_ever_changes():
-    """Some of its three cohorts, of 22 reports on average, is below 20 in two of three windows."""
-    metric, draw = HOST.metric("host"), np.random.default_rng(3)
-    windows = [
-        [by_group(metric, draw.poisson(mean, 3)) for mean in (22, 90, 400, 80)] for _ in range(60)
-    ]
-    alone = [found for each in windows for found in unions(HOST, "host", [each])]
-    kept = unions(HOST, "host", windows)
-    assert changes(alone) > 20
-    assert changes(kept) <= 4
-
-
-def changes(of: Sequence[list[str]]) -> int:
-    return sum(one != other for one, other in itertools.pairwise(of))
 
 
 def test_a_value_that_has_some_level_of_its_own_is_in_no_union():

@@ -25,16 +25,8 @@ from sotto_cli import main
 pytestmark = pytest.mark.slow
 
 
-def test_however_it_is_cut_it_comes_to_what_a_run_comes_to(tmp_path, monkeypatch):
-    """Few bytes a block, and few decoded together."""
+def test_all_metric_types_however_few_are_decoded_together(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "BYTES", 2_000)
-    monkeypatch.setattr("sotto.log.reader.BLOCK_BYTES", 1_000)
-    write(tmp_path / "log", records("two", 3))
-    assert main(command(tmp_path, small_plans())) == 0
-    assert outcome_of(tmp_path)._asdict() == aggregated("two", 3)._asdict()
-
-
-def test_all_metric_types(tmp_path):
     logged(fleet(every_plan(), 12, seed=4), tmp_path)
     assert main(command(tmp_path, [every_plan()])) == 0
     wanted = outcome_of_run(tmp_path / "log", tmp_path / "state", [every_plan()])

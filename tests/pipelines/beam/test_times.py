@@ -159,24 +159,28 @@ def tally(engine: Engine, name: str) -> object:
     return found.health[name]
 
 
-@pytest.mark.parametrize("order", range(3))
-def test_what_comes_after_a_period_is_over_is_late_and_changes_nothing(order, tmp_path):
+@pytest.mark.parametrize("back", [False, True], ids=["by itself", "given back"])
+@pytest.mark.parametrize("order", range(2))
+def test_what_comes_after_a_period_is_over_is_late_and_changes_nothing(order, back, tmp_path):
     """A partition was idle, and gets records of a time that is over.
 
     They are late whether their shard had a state in that period or not.
     """
     sent = honest(3, 1, order)
     others = honest(8, 1, order + 100)
-    with running(tmp_path, sent, small_plans(), order=order) as engine:
+    given = GivenBack()
+    with running(tmp_path, sent, small_plans(), given=given, order=order) as engine:
         engine.finish()
         before = outcome_of(engine)
-        write(tmp_path / "log", others)
+        if back:
+            given.extend(others)
+        else:
+            write(tmp_path / "log", others)
         engine.finish()
         after = outcome_of(engine)
         assert after[:3] == before[:3]
         assert tally(engine, "reports") == len(sent) + len(others)
-        assert set(rejected(engine)) == {"late"}
-        assert rejected(engine)["late"] == len(others)
+        assert rejected(engine) == {"late": len(others)}
         late = [each for each in engine.rejects if each.reason is Reason.LATE]
     assert sum(each.rows for each in late) == len(others)
 
@@ -208,20 +212,6 @@ def test_it_does_not_matter_where_a_report_comes_from(order, anew, tmp_path):
     assert found[:3] == wanted[:3]
     assert found.fates["counted"] == wanted.fates["counted"]
     assert found.fates["duplicates"] == wanted.fates["duplicates"] + len(sent)
-
-
-@pytest.mark.parametrize("order", range(2))
-def test_what_is_given_back_after_a_period_is_over_is_late(order, tmp_path):
-    """Whether its shard had a state in that period or not."""
-    sent, others = honest(3, 1, order), honest(8, 1, order + 100)
-    given = GivenBack()
-    with running(tmp_path, sent, small_plans(), given=given, order=order) as engine:
-        engine.finish()
-        before = outcome_of(engine)
-        given.extend(others)
-        engine.finish()
-        assert outcome_of(engine)[:3] == before[:3]
-        assert rejected(engine) == {"late": len(others)}
 
 
 def later_plan(ceiling: float) -> CompiledPlan:

@@ -55,6 +55,7 @@ def test_both_copies_spend_from_one_budget_and_nothing_of_them_counts(tmp_path):
     aggregate(log, state, [small_plan()], clock=lambda: begun.now + 2 * 86_400_000)
     (found,) = pseudonym_ledger(state, pseudonym)
     assert found.revoked == "over_budget"
-    assert found.observed == 2 * found.budget
+    assert (found.accepted, found.observed) == (0, 2 * found.budget)
+    assert {line.counted for line in found.chains} == {None}
     (totals,) = period_totals(state).values()
     assert (totals.pseudonyms, totals.over_budget, totals.accepted) == (1, 1, 0)

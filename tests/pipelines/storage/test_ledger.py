@@ -44,17 +44,6 @@ def test_a_pseudonym_is_shown_chain_by_chain(tmp_path, device):
     assert (totals.pseudonyms, totals.accepted, totals.chains) == (1, spent, 2)
 
 
-def test_a_revoked_pseudonym_counts_nothing(tmp_path, device):
-    colour = device.plan.metric("colour")
-    sent = [one for _ in range(3) for one in device.chain(colour, START)]
-    aggregate(write(tmp_path / "log", sent), tmp_path / "state", plans())
-    (found,) = pseudonym_ledger(tmp_path / "state", device.pseudonym.hex())
-    assert found.revoked == "over_budget"
-    assert found.accepted == 0
-    assert found.observed == 3 * colour.mechanism.certified(2)
-    assert {line.counted for line in found.chains} == {None}
-
-
 def test_what_is_not_there_is_nothing(tmp_path, device):
     log = write(tmp_path / "log", device.chain(device.plan.metrics[0], START))
     aggregate(log, tmp_path / "state", plans())
