@@ -98,6 +98,15 @@ class Mechanism(ABC):
             if isinstance(each, bool) or not isinstance(each, int | float):
                 raise ParameterError(f"epsilon must be a number, or a list of them, not {given!r}")
         object.__setattr__(self, "epsilon", epsilons[0] if len(epsilons) == 1 else epsilons)
+        # Parameters that are left at their default 0 or () are the best ones at the last epsilon.
+        known = {name: getattr(self, name) for name in self.parameters()}
+        blank = [name for name, value in known.items() if value is not False and not value]
+        left = [name for name in blank if known[name] == getattr(type(self), name, None)]
+        if left and epsilons:
+            last = to_micro(epsilons[-1])
+            best = self.defaults(last, {"missing": False, "last": last, **known})
+            for name in best.keys() & left:
+                object.__setattr__(self, name, best[name])
         self._check()
         # Certification refuses levels that the integers of the sampler cannot honour.
         self.amounts  # noqa: B018
@@ -316,11 +325,6 @@ class Mechanism(ABC):
         given = self.epsilon
         epsilons = [given] if isinstance(given, int | float) else given
         return check_ladder([to_micro(each) for each in epsilons], self._decisions)
-
-    @property
-    def last_epsilon(self) -> float:
-        """The nominal epsilon of the last level."""
-        return self.micros[-1] / MICRO
 
     @property
     def levels(self) -> int:

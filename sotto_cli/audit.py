@@ -66,8 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from mechanisms.audit.claims import Auditor
     from mechanisms.randomness import SystemSource
-    from sotto.audit.library import audit_library
-    from sotto.audit.plan import audit_plan
+    from sotto.audit import audit_library, audit_plan
     from sotto_cli.simulation.sampler import DeviceSampler, device_cases
 
     auditor = Auditor(SystemSource(), args.trials, args.recordings, args.confidence)

@@ -13,7 +13,13 @@ from mechanisms.audit.attack import attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.guessing import Attack
 from mechanisms.audit.laws import RUNS, LawCheck, check_draws, same_law, tables
-from mechanisms.audit.reports import AttackedReports, Sampler, UnexpectedReportsError, batch_sampler
+from mechanisms.audit.reports import (
+    AttackedReports,
+    Sampler,
+    SamplerOfDevices,
+    UnexpectedReportsError,
+    batch_sampler,
+)
 from mechanisms.base import Mechanism
 from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.randomness import Source
@@ -195,12 +201,11 @@ def examine(
     mechanism: Mechanism,
     levels: int | None = None,
     auditor: Auditor | None = None,
-    device: tuple[Sampler, int] | None = None,
+    device: SamplerOfDevices | None = None,
 ) -> Finding:
     """Audit a mechanism of which the first levels are released, by default all.
 
-    ``device`` makes the reports of devices; so many of its recordings take as long as one usually
-    does. Without an auditor nothing is attacked.
+    ``device`` makes the reports of devices. Without an auditor nothing is attacked.
 
     >>> found = examine(LIBRARY[0].build([500_000, 1_000_000]))
     >>> found.claimed, found.certified, found.problems
@@ -208,22 +213,17 @@ def examine(
     """
     shown = mechanism.levels if levels is None else levels
     level = shown - 1
-    amounts = (
-        mechanism.nominal(level),
-        mechanism.certified(level),
-        certified(mechanism, level),
-    )
+    amounts = mechanism.nominal(level), mechanism.certified(level), certified(mechanism, level)
     if auditor is None:
         return Finding(*amounts)
     batch = auditor.attack(mechanism, batch_sampler(mechanism), auditor.trials, shown)
     law = check_draws(mechanism, auditor.source, auditor.runs)
     attacked, same, unexpected = None, True, ""
     if device is not None:
-        sampler, cost = device
-        recordings = max(100, auditor.recordings // cost)
+        recordings = max(100, auditor.recordings // device.cost)
         try:
-            attacked = auditor.attack(mechanism, sampler, recordings, shown)
-            same = auditor.alike(mechanism, sampler, recordings, shown)
+            attacked = auditor.attack(mechanism, device, recordings, shown)
+            same = auditor.alike(mechanism, device, recordings, shown)
         except UnexpectedReportsError as error:
             unexpected = str(error)
     return Finding(*amounts, attacked, batch, law, same, unexpected, auditor.rate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,17 @@ class AttackedReports:
 
 #: Makes reports of values, one for each place in the list of them; the source is a batch's.
 Sampler: TypeAlias = "Callable[[Sequence[Any], Ints, Source], AttackedReports]"
+
+
+class SamplerOfDevices(Protocol):
+    """Reports of devices: a :data:`Sampler`."""
+
+    @property
+    def cost(self) -> int:
+        """How many recordings take as long as one usually does."""
+        ...
+
+    def __call__(self, values: Sequence[Any], places: Ints, source: Source) -> AttackedReports: ...
 
 
 def batch_sampler(mechanism: Mechanism, randomize: Callable[..., Bytes] | None = None) -> Sampler:

@@ -87,8 +87,6 @@ class HadamardResponse(FrequencyOracle):
     def _check(self) -> None:
         size = self.domain_size
         check_int("domain_size", size, 2, MAX_SYMBOLS)
-        if self.blocks == 0:
-            object.__setattr__(self, "blocks", best_blocks(self.last_epsilon, size))
         if not (1 <= self.blocks <= size and self.blocks.bit_count() == 1):
             raise ParameterError(
                 f"blocks must be a power of two in [1, {size}], not {self.blocks!r}"

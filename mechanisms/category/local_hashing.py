@@ -87,9 +87,6 @@ class LocalHashing(ChainCoins, FrequencyOracle):
 
     def _check(self) -> None:
         check_int("domain_size", self.domain_size, 2, MAX_SYMBOLS)
-        if self.buckets == 0:
-            buckets = best_buckets(self.last_epsilon, self.domain_size)
-            object.__setattr__(self, "buckets", buckets)
         if not (2 <= self.buckets <= MAX_CELLS and is_prime(self.buckets)):
             raise ParameterError(f"buckets must be a prime in [2, {MAX_CELLS}], not {self.buckets}")
         cells = self.buckets ** (self.digits + 1)

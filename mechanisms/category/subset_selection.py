@@ -76,8 +76,6 @@ class SubsetSelection(FrequencyOracle):
     def _check(self) -> None:
         size = self.domain_size
         _check_size(size)
-        if self.subset_size == 0:
-            object.__setattr__(self, "subset_size", best_subset_size(self.last_epsilon, size))
         if not 1 <= self.subset_size <= size // 2:
             raise ParameterError(
                 f"subset_size must lie in [1, {size // 2}], half of the domain, "

@@ -119,9 +119,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
             raise ParameterError(
                 f"domain_size must lie in [2, {MAX_SYMBOLS}] beside missing, not {self.domain_size}"
             )
-        if not self.subset_size:
-            best = equidistant_size(self.points, Fraction(self.micros[-1], MICRO))
-            object.__setattr__(self, "subset_size", best)
         _check_size(self.points, self.subset_size)
 
     @cached_property

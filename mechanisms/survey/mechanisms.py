@@ -292,9 +292,6 @@ class Christofides(SurveyMechanism):
         }
 
     def _check(self) -> None:
-        if not self.cards:
-            cards = cards_of(Fraction(self.micros[-1], MICRO), Fraction(1, 100))
-            object.__setattr__(self, "cards", cards)
         for weight in self.cards:
             if isinstance(weight, bool) or not isinstance(weight, int) or not weight >= 1:
                 raise ParameterError(f"cards must be integers of at least 1, not {weight!r}")

@@ -8,7 +8,6 @@ from functools import partial
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.errors import ParameterError, check_int
-from mechanisms.exact import to_micro
 from mechanisms.number.grid import QUANTILES, check_unit, unit_array
 from mechanisms.number.mechanism import check_estimated, precision_of_mean
 from mechanisms.number.several import SeveralAnswers, coin, coin_column
@@ -44,14 +43,7 @@ class CoordinateSampling(SeveralAnswers):
 
     def _check(self) -> None:
         check_int("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
-        if self.sampled == 0:
-            last = self.epsilon if isinstance(self.epsilon, int | float) else self.epsilon[-1]
-            object.__setattr__(self, "sampled", self._best_sampled(to_micro(last)))
         check_int("sampled", self.sampled, 1, min(self.dimensions, MAX_SAMPLED))
-
-    @abstractmethod
-    def _best_sampled(self, micro: int) -> int:
-        """Return the number of coordinates of least variance at so many micro-epsilon."""
 
     @property
     def answered(self) -> int:

@@ -84,11 +84,9 @@ class SampledHybrid(CoordinateSampling):
         """Return the number of coordinates of least variance, each on a grid of 33 points."""
         sampled = 1
         if 1 <= given["dimensions"] <= MAX_DIMENSIONS and micro > 0:
-            sampled = optimal_sampled_hybrid(given["dimensions"], micro, POINTS)
+            points = given.get("points", POINTS)
+            sampled = optimal_sampled_hybrid(given["dimensions"], micro, points)
         return {"sampled": sampled, "points": POINTS}
-
-    def _best_sampled(self, micro: int) -> int:
-        return optimal_sampled_hybrid(self.dimensions, micro, self.points)
 
     @cached_property
     def grid(self) -> HybridMechanism | PiecewiseMechanism:

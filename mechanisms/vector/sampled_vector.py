@@ -87,9 +87,6 @@ class SampledVector(CoordinateSampling):
             sampled = min(optimal_sampled(given["dimensions"], micro / MICRO), MAX_SAMPLED)
         return {"sampled": sampled, "bits": 0}
 
-    def _best_sampled(self, micro: int) -> int:
-        return min(optimal_sampled(self.dimensions, micro / MICRO), MAX_SAMPLED)
-
     def _check(self) -> None:
         super()._check()
         check_int("bits", self.bits, 0, grid.MAX_BITS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -31,8 +31,6 @@ from sotto.log.reader import (
 )
 
 SEGMENT_BYTES = 64 << 20
-#: Bytes of records that are written at once.
-_AT_ONCE = 1 << 20
 #: Reports are for their owner and its group alone.
 _FOLDER, _FILE = 0o750, 0o640
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
@@ -149,7 +147,8 @@ class LogWriter:
         self._check_usable()
         record = frame(body, self._clock() if append_time is None else append_time)
         try:
-            if self._is_full(0, len(record)):
+            # A segment is closed before it would grow too large, but has one record at least.
+            if len(HEADER) < self._size and self._size + len(record) > self._segment_bytes:
                 self._roll()
             position = self.position
             self._write(record)
@@ -158,37 +157,6 @@ class LogWriter:
         except OSError as error:
             raise PublishError(f"a record was not written: {error.strerror}") from error
         return position
-
-    def append_all(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Write records, append times (ms) and bodies, many at once.
-
-        Errors are as for :meth:`append`; the records that were written whole by then remain, since
-        a reader may have seen them.
-        """
-        self._check_usable()
-        pending: list[bytes] = []
-        size = 0
-        try:
-            for append_time, body in records:
-                record = frame(body, append_time)
-                full = self._is_full(size, len(record))
-                if full or size > _AT_ONCE:
-                    self._write(b"".join(pending), pending)
-                    pending, size = [], 0
-                if full:
-                    self._roll()
-                pending.append(record)
-                size += len(record)
-            self._write(b"".join(pending), pending)
-            if self._fsync == "always":
-                self._force(self._segment)
-        except OSError as error:
-            raise PublishError(f"records were not written: {error.strerror}") from error
-
-    def _is_full(self, pending: int, more: int) -> bool:
-        """Whether the segment is closed before it takes ``more`` bytes than those ``pending``."""
-        size = self._size + pending
-        return len(HEADER) < size and size + more > self._segment_bytes
 
     def sync(self) -> None:
         """Force to disk what was appended, unless ``fsync`` is ``"never"``.
@@ -322,18 +290,12 @@ class LogWriter:
         self._segment = following
         self._base, self._size = self.position, len(HEADER)
 
-    def _write(self, data: bytes, records: Iterable[bytes] = ()) -> None:
-        """Write all of the data or, of the records that it consists of, as many as is possible."""
+    def _write(self, data: bytes) -> None:
         try:
             _write_all(self._segment, data, self._size)
         except BaseException:
             # Whatever happened, nothing but whole records stays behind.
             try:
-                end = os.fstat(self._segment).st_size
-                for record in records:
-                    if self._size + len(record) > end:
-                        break
-                    self._size += len(record)
                 os.ftruncate(self._segment, self._size)
             except OSError:
                 self._fault = "a torn record could not be cut off"

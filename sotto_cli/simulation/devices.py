@@ -214,7 +214,8 @@ class SortedLog:
         self._buffer.sort(key=itemgetter(0))
         name = f"{self._prefix}-{self._partitions:04d}"
         with LogWriter(self._directory, name) as writer:
-            writer.append_all(self._buffer)
+            for append, message in self._buffer:
+                writer.append(message, append)
         self._partitions += 1
         self._held = 0
         self._buffer.clear()

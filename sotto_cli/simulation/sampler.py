@@ -24,7 +24,7 @@ from mechanisms.base import NO_ID
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO
 from mechanisms.randomness import Source
-from sotto.audit.library import metric_of
+from sotto.audit import metric_of
 from sotto.plan.checks import MAX_CEILING, MAX_LIMIT, MAX_TIME
 from sotto.plan.compiled import FORMAT, CompiledMetric, CompiledPlan
 from sotto.plan.metric import MISSING_STRING

@@ -13,7 +13,7 @@ from mechanisms.audit import claims
 from mechanisms.audit.guessing import Attack
 from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.testing import SeededSource
-from sotto.audit import library
+from sotto import audit
 from sotto.plan.compile import parse_plan
 from sotto_cli import main
 
@@ -220,6 +220,6 @@ def test_a_device_that_draws_by_another_law_is_status_1(capsys, monkeypatch):
 
 
 def test_without_the_folder_of_papers_there_are_no_claims(monkeypatch, tmp_path):
-    assert library.published()
-    monkeypatch.setattr(library, "__file__", str(tmp_path / "sotto" / "audit" / "library.py"))
-    assert library.published() == []
+    assert audit.published()
+    monkeypatch.setattr(audit, "__file__", str(tmp_path / "sotto" / "audit.py"))
+    assert audit.published() == []

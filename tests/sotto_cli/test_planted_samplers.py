@@ -26,7 +26,7 @@ from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
-from sotto.audit.library import metric_of
+from sotto.audit import metric_of
 from sotto_cli.simulation.sampler import DeviceSampler, device_cases
 
 SEED = 20_261_123
@@ -63,7 +63,7 @@ def _examined(name: str) -> list[str]:
     found = mechanism(name)
     sampler = DeviceSampler(metric_of(found))
     auditor = Auditor(SeededSource(SEED), 20_000, 3_000, runs=500)
-    return examine(found, auditor=auditor, device=(sampler, sampler.cost)).problems
+    return examine(found, auditor=auditor, device=sampler).problems
 
 
 def alike(name: str) -> bool:

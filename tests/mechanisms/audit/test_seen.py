@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.audit.seen import LinearScore
+from mechanisms.audit.attack import LinearScore
 
 SEED = 20_260_702
 N = 16_000

@@ -1,1 +1,0 @@
-"""Audits: what mechanisms claim, are certified at, and lose to an attack."""
