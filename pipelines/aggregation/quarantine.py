@@ -82,7 +82,7 @@ def rejected(rejects: Rejects, registry: Registry) -> list[Reject]:
     rows, found = rejects.rows, []
     for metric in np.unique(rows.metric).tolist():
         at = np.flatnonzero(rows.metric == metric)
-        messages = encode_rows(_batch(rows, metric, at), registry, rows_per_message=1)
+        messages = encode_rows(_batch(rows, metric, at), registry)
         reasons, appends = rejects.reason[at].tolist(), rows.append[at].tolist()
         for message, reason, append in zip(messages, reasons, appends, strict=True):
             found.append(Reject(Reason(reason), message, append, 1))

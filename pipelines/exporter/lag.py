@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Bytes that are read over all partitions; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
 _LEAST_LOOK = 256 << 10
-#: The same of topics, whose records take longer to read than a log's index.
+#: The same of topics, whose records take longer to read than a log's.
 TOPIC_LOOK_BYTES = 4 << 20
 #: How long a broker may take to describe the topic of estimates, in seconds.
 PATIENCE = 5.0
@@ -116,14 +116,14 @@ class WatchedLog:
             self._waits.end(path.name)
             return Lag()
         looked = min(end, start + look)
-        index = reader.index(start, looked)
-        records = len(index.position)
-        if not records and not len(index.corrupt):
+        blocks = list(reader.blocks(start, looked))
+        if not blocks:
             # The header of a segment without records.
             return Lag()
+        records = sum(len(block.append) for block in blocks)
         if looked < end:
             records = round(records * (end - start) / (looked - start))
-        appended = int(index.append.min()) if len(index.append) else None
+        appended = min((int(each.append[0]) for each in blocks if len(each.append)), default=None)
         return Lag(end - start, records, 1, self._waits.since(path.name, taken, appended))
 
 

@@ -85,18 +85,6 @@ class Block:
         return self.position + self.offsets + self.lengths
 
 
-@dataclass(frozen=True)
-class Index:
-    """Places of the records of a range, their bodies left unread and their CRCs unchecked."""
-
-    #: The position of each record's frame, the bytes of its body, its append time (ms) as written.
-    position: NDArray[np.int64]
-    length: NDArray[np.int64]
-    append: NDArray[np.int64]
-    #: Half-open ranges of positions that are no records, of shape (k, 2).
-    corrupt: NDArray[np.int64]
-
-
 def partitions(directory: str | os.PathLike[str]) -> tuple[Path, ...]:
     """Return the partitions of a log, sorted by name; none if there is no such directory."""
     try:
@@ -202,7 +190,7 @@ class LogReader:
         The range lies between positions such as :meth:`end` returns, and goes to the end if none is
         given. No append time is below ``clock`` (ms), that of the last record before the range.
         """
-        for position, buffer, found in self._pieces(start, end, verify=True):
+        for position, buffer, found in self._pieces(start, end):
             damage = iter([*found.corrupt, (len(buffer) + 1, 0)])
             first, last = next(damage)
             for offset in found.offsets:
@@ -229,7 +217,7 @@ class LogReader:
         """
         import numpy as np
 
-        for position, buffer, found in self._pieces(start, end, verify=True):
+        for position, buffer, found in self._pieces(start, end):
             columns = _Columns(buffer, found)
             future = columns.append > trusted
             append = np.where(future, EARLIEST, columns.append)
@@ -257,20 +245,7 @@ class LogReader:
                 clock=clock,
             )
 
-    def index(self, start: int = 0, end: int | None = None) -> Index:
-        """Find the records of a range by their frame headers alone, to plan how to cut it."""
-        import numpy as np
-
-        none = np.empty(0, dtype=np.int64)
-        found = [(none, none, none, none.reshape(0, 2))]
-        for position, buffer, piece in self._pieces(start, end, verify=False):
-            columns = _Columns(buffer, piece)
-            corrupt = np.array(piece.corrupt, dtype=np.int64).reshape(-1, 2)
-            frames = columns.offset + (position - 16)
-            found.append((frames, columns.length, columns.append, corrupt + position))
-        return Index(*(np.concatenate(column) for column in zip(*found, strict=True)))
-
-    def _pieces(self, start: int, end: int | None, *, verify: bool) -> Iterator[_Piece]:
+    def _pieces(self, start: int, end: int | None) -> Iterator[_Piece]:
         """Yield scanned stretches; damage that ends a scan is part of the last one's corrupt."""
         end = self.end(start) if end is None else end
         found = segments(self.path)
@@ -289,9 +264,8 @@ class LogReader:
                 if at < segment.base:
                     yield _damaged(at)
                 limit = min(stop - segment.base, size)
-                yield from _segment_pieces(
-                    descriptor, segment.base, max(at - segment.base, 0), limit, verify
-                )
+                begin = max(at - segment.base, 0)
+                yield from _segment_pieces(descriptor, segment.base, begin, limit)
                 if segment.base + limit < stop:
                     yield _damaged(segment.base + limit)
                 at = stop
@@ -326,9 +300,7 @@ def _damaged(position: int, buffer: bytes = b"") -> _Piece:
     return _Piece(position, buffer, Scan([], [(0, len(buffer))], len(buffer), True))
 
 
-def _segment_pieces(
-    segment: int, base: int, start: int, limit: int, verify: bool
-) -> Iterator[_Piece]:
+def _segment_pieces(segment: int, base: int, start: int, limit: int) -> Iterator[_Piece]:
     lost = read_at(segment, len(HEADER), 0) != HEADER
     at = start if lost else max(start, len(HEADER))
     while at < limit:
@@ -336,7 +308,7 @@ def _segment_pieces(
         if not buffer:
             yield _damaged(base + at)
             return
-        found = scan(buffer, 0, 0 if lost else len(buffer), verify=verify)
+        found = scan(buffer, 0, 0 if lost else len(buffer))
         if found.end:
             yield _Piece(base + at, buffer, found)
         else:

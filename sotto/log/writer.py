@@ -22,7 +22,6 @@ from sotto.log.frames import HEADER, MAX_BODY, frame, is_torn
 from sotto.log.reader import (
     Block,
     Corrupt,
-    Index,
     LogReader,
     LogRecord,
     partitions,
@@ -324,7 +323,6 @@ __all__ = [
     "SEGMENT_BYTES",
     "Block",
     "Corrupt",
-    "Index",
     "LogReader",
     "LogRecord",
     "LogWriter",

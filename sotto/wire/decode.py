@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mechanisms.coins import shards_of
-from sotto.errors import FormatError, ParameterError
+from sotto.errors import ParameterError
 from sotto.plan.registry import Registry
 from sotto.wire.authentication import commit_to_keys, forged
 from sotto.wire.format import (
@@ -385,39 +385,15 @@ def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) ->
     return reasons
 
 
-def encode_rows(
-    batch: Batch, registry: Registry, rows_per_message: int | None = None
-) -> list[bytes]:
-    """Write rows as messages of one group each, by shard and cell.
-
-    A message has at most ``rows_per_message`` rows, and as many as fit if that is not given; with
-    1, messages are in the order of the rows. Raises FormatError if it is below 1 or too many.
-    """
+def encode_rows(batch: Batch, registry: Registry) -> list[bytes]:
+    """Write rows as messages of one row each, in their order."""
     _, fingerprint, plan, metric = registry.metrics[batch.metric]
-    width = batch.payload.shape[1]
-    most = (MAX_MESSAGE - HEADER.size - GROUP.size) // row_size(width)
-    limit = most if rows_per_message is None else rows_per_message
-    if not 1 <= limit <= most:
-        raise FormatError(f"rows_per_message {limit} must be in [1, {most}]")
-    shard = shards_of(batch.pseudonym, plan.shards).astype(np.uint16)
-    rows = np.empty(len(batch), dtype=row_dtype(width))
+    rows = np.empty(len(batch), dtype=row_dtype(batch.payload.shape[1]))
     for name in _COLUMNS:
         rows[name] = getattr(batch, name)
-    cell = batch.cell
-    if limit > 1:
-        order = np.lexsort((cell, shard))
-        shard, cell, rows = shard[order], cell[order], rows[order]
-        new = (shard[1:] != shard[:-1]) | (cell[1:] != cell[:-1])
-        begins = np.flatnonzero(np.concatenate([[True], new])).tolist()
-        ends = [*begins[1:], len(rows)]
-    else:
-        begins, ends = [0], [len(rows)]
-    messages = []
-    for begin, end in zip(begins, ends, strict=True):
-        for first in range(begin, end, limit):
-            part = rows[first : min(first + limit, end)]
-            place = int(cell[first]), int(shard[first])
-            header = HEADER.pack(MAGIC, VERSION, *place, 1, fingerprint)
-            group = GROUP.pack(metric.index, width, len(part))
-            messages.append(header + group + part.tobytes())
-    return messages
+    group = GROUP.pack(metric.index, batch.payload.shape[1], 1)
+    shards = shards_of(batch.pseudonym, plan.shards).tolist()
+    return [
+        HEADER.pack(MAGIC, VERSION, cell, shard, 1, fingerprint) + group + row.tobytes()
+        for cell, shard, row in zip(batch.cell.tolist(), shards, rows, strict=True)
+    ]
