@@ -185,8 +185,6 @@ due = lambda: wait_until_due(client)
 
 ENDS = {
     "the end of the script": "client.record('colour', 'a'); due()",
-    "sys.exit": "client.record('colour', 'a'); due(); sys.exit(0)",
-    "close": "client.record('colour', 'a'); due(); client.close(20)",
     "a thread that outlives the main thread": """
 def work():
     threading.main_thread().join()

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 
 import pytest
 from device_plans import START, VAST, Calling, metric, plan
-from scripts import run
 
 from clientsdk import Consent, Outcome, Settings
 from clientsdk.store.database import Transaction, TransactionAccess
@@ -179,45 +178,6 @@ def test_an_interrupt_amid_a_transaction_stays_one(path, use, function):
     client.close()
     with device(path) as other:
         assert other.consent is (Consent.WITHDRAWN if use == "withdraw_consent" else Consent.GIVEN)
-
-
-@pytest.mark.real_randomness
-@pytest.mark.slow
-@pytest.mark.parametrize("state", ["path", "NO_LIFETIME_BOUND"])
-def test_interrupts_at_any_instant(path, state):
-    """Thousands of them; in the end everything still works and the ledger holds."""
-    code = """
-import random, signal
-rng = random.Random(7)
-class Late(BaseException):
-    pass
-def late(*_):
-    raise Late
-signal.signal(signal.SIGALRM, late)
-client = device(metric("colour", "every", 400_000), metric("kept", "reservoir"), state=STATE)
-hits, end = 0, time.monotonic() + 4
-while hits <= 100 or time.monotonic() < end:
-    try:
-        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 2e-3))
-        for _ in range(3):
-            client.record("colour", "a"), client.record("kept", "b")
-        client.clock.advance(hours=3)
-        client.flush()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    except Late:
-        hits += 1
-    signal.setitimer(signal.ITIMER_REAL, 0)
-outcomes = [client.record("colour", "a")]
-other = threading.Thread(target=lambda: outcomes.append(client.record("colour", "a")))
-other.start()
-other.join(300)
-assert outcomes == [Outcome.ACCEPTED] * 2, outcomes
-totals = counted(reports(client.publisher.messages), [client.plan])
-ledger = client.ledger()
-assert sum(totals.values()) <= ledger.spent <= ledger.reserved
-os._exit(0)
-"""
-    run(code.replace("STATE", state), path)
 
 
 def test_recording_while_the_same_thread_cleans_up(path, monkeypatch):

@@ -9,7 +9,7 @@ from device_plans import DAY, HOUR, START, metric, plan
 from scripts import run
 from waiting import wait_until
 
-from clientsdk import Client, MemoryPublisher, Settings
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Settings
 from clientsdk.sending.worker import NAME
 from clientsdk.testing import FakeClock
 
@@ -47,13 +47,16 @@ def test_what_waits_is_sent_without_another_recording(recorded, monkeypatch):
 
 def test_no_thread_starts_without_a_reason(recorded, tmp_path):
     clock, publisher = FakeClock(START + 3 * HOUR), MemoryPublisher()
-    with opened(recorded, publisher, clock, background=False):
+    with opened(recorded, publisher, clock, background=False) as client:
+        client.record("colour", "a")
         assert not senders()
     with opened(recorded, publisher, clock, settings=Settings(disabled=True)):
         assert not senders()
-    with opened(tmp_path / "new.db", publisher, clock) as client:
-        client.give_consent()
-        assert not senders()
+    for state in (tmp_path / "new.db", NO_LIFETIME_BOUND):
+        with opened(state, publisher, clock) as client:
+            client.record("colour", "a")
+            client.give_consent()
+            assert not senders()
     with opened(recorded, publisher, clock, background=False) as client:
         client.withdraw_consent()
     with opened(recorded, publisher, clock):

@@ -105,17 +105,6 @@ def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
     assert [report.metric for report in reports(publisher.messages)] == [1]
 
 
-def test_nothing_is_started_without_consent_nor_where_nothing_is_to_be_sent_by_itself():
-    client = Client(quick_plan(), state=NO_LIFETIME_BOUND, publisher=Noting())
-    client.record("colour", "a")
-    assert senders() == []
-    client.close()
-    client = device(Noting(), background=False)
-    client.record("colour", "a")
-    assert senders() == []
-    client.close()
-
-
 def due_twice(publisher, **options):
     """A client with a report due of each of two pseudonyms."""
     clock = FakeClock(START)

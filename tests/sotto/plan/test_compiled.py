@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import json
 import math
 import pickle
 from fractions import Fraction
@@ -66,13 +65,6 @@ def test_an_absurd_amount_is_a_plan_error(path):
         b"\xff",
         b"[" * 100_000,
         b'{"format":2}',
-        canonical(plan_document()) + b"\n",
-        b" " + canonical(plan_document()),
-        json.dumps(plan_document(), sort_keys=True).encode(),
-        json.dumps(plan_document(), separators=(",", ":")).encode(),
-        canonical(plan_document()).replace(b'"version":1', b'"version":1,"version":1'),
-        canonical(plan_document()).replace(b'"version":1', b'"version":1.0'),
-        canonical(plan_document()).replace(b'"version":1', b'"version":true'),
         canonical(plan_document()).replace(b'"version":1', b'"version":' + b"9" * 5000),
         canonical(plan_document()).replace(b"[0.0,1.0]", b"[0.0,NaN]"),
         canonical(plan_document()).replace(b"[0.0,1.0]", b"[0.0,Infinity]"),
@@ -82,7 +74,7 @@ def test_an_absurd_amount_is_a_plan_error(path):
         canonical(plan_document()).replace(b'["a","b"]', b'["a","\\ud800"]'),
         canonical(plan_document()).replace(b'["a","b"]', b'["a",null]'),
     ],
-    ids=range(21),
+    ids=range(14),
 )
 def test_bytes_that_are_no_canonical_plan_are_refused(data):
     refused(data)
@@ -237,13 +229,6 @@ class TestEncode:
         assert encode(np.int64(1)) == 1.0
         assert encode(None) is None
         assert encode(math.nan) is None
-
-    def test_not_a_number_counts_as_the_lowest_where_nothing_can_be_missing(self):
-        document = plan_document()
-        document["metrics"][2].update(missing=False)
-        document["metrics"][2]["mechanism"]["missing"] = False
-        metric = CompiledPlan.from_json(canonical(document)).metrics[2]
-        assert metric.encode(math.nan) == 0.0
 
     @pytest.mark.parametrize(
         "value", [b"secret", ["secret"], {"secret": 1}, None, True, 1j, "secret"]
