@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -113,7 +112,7 @@ def _print_watched(judgements: list[Judgement]) -> None:
     for each in judgements:
         found, name = each.found, each.series.figure.name
         windows = str(sum(revision > 0 for revision in each.series.revisions))
-        if not (found.judged and math.isfinite(found.level)):
+        if not each.judged:
             rows.append((name, windows, "learning", "", "", "", ""))
             continue
         least = [found.smallest(within) for within in (2, 4)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -34,6 +35,11 @@ class Judgement:
     series: Series
     found: Watched
     run: float
+
+    @property
+    def judged(self) -> bool:
+        """Whether the figure has windows enough to be judged."""
+        return self.found.judged > 0 and math.isfinite(self.found.level)
 
     @property
     def years(self) -> float:

@@ -46,6 +46,11 @@ class Series:
     holidays: Bools
     season: int
 
+    @property
+    def known(self) -> int:
+        """The number of windows that have a value."""
+        return int(np.isfinite(self.values).sum())
+
     def start(self, window: int) -> datetime:
         """Return where a window begins."""
         return self.first + window * self.figure.length
@@ -136,7 +141,7 @@ class _Settling:
         """Return how long after its end a window is ripe."""
         due = self._settle
         if due is None:
-            due = self._due.get((row.collector, row.plan, row.version, row.metric))
+            due = self._due.get(row.key)
         if due is None:
             raise ParameterError(
                 f"it is not known when the reports of {row.metric} are due: give the plan "

@@ -12,18 +12,10 @@ import sqlalchemy as sql
 
 from mechanisms.estimators.poisoning import KINDS
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Window
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, MetricKey, Window
 
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
-
-
-class PlanMetric(NamedTuple):
-    """A metric of a plan's version."""
-
-    plan: str
-    version: int
-    metric: str
 
 
 class NewestWindow(NamedTuple):
@@ -38,12 +30,12 @@ class Projected:
     """A reading of a collector's results."""
 
     health: Health
-    levels: Mapping[PlanMetric, tuple[int, ...]]  #: metric to the reports that count, by level
-    windows: Mapping[PlanMetric, NewestWindow]  #: metric to its newest window
+    levels: Mapping[MetricKey, tuple[int, ...]]  #: metric to the reports that count, by level
+    windows: Mapping[MetricKey, NewestWindow]  #: metric to its newest window
     estimates: Sequence[EstimateRecord]  #: of the newest windows, the first of every metric first
     omitted: int  #: estimates beyond the limit
     #: Metric and kind of alarm to the number of windows with it, of the newest two.
-    alarms: Mapping[tuple[PlanMetric, str], int]
+    alarms: Mapping[tuple[MetricKey, str], int]
     #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
     #: since, where that is known.
     rejected: Mapping[str, int]
@@ -101,18 +93,14 @@ def _projected(reader: ResultsReader, health: Health, most: int) -> Projected:
     )
 
 
-def _key(row: Window | Alarm | EstimateRecord) -> PlanMetric:
-    return PlanMetric(row.plan, row.version, row.metric)
-
-
 def _windows(
     rows: Sequence[Window],
-) -> tuple[dict[PlanMetric, tuple[int, ...]], dict[PlanMetric, NewestWindow]]:
+) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
     """Return reports by level over all windows, and the newest complete one, of every metric."""
-    levels: dict[PlanMetric, list[int]] = {}
-    found: dict[PlanMetric, NewestWindow] = {}
+    levels: dict[MetricKey, list[int]] = {}
+    found: dict[MetricKey, NewestWindow] = {}
     for row in rows:
-        key = _key(row)
+        key = row.key
         before = levels.setdefault(key, [0] * len(row.reports_by_level))
         levels[key] = [one + other for one, other in zip(before, row.reports_by_level, strict=True)]
         known = found.get(key)
@@ -122,12 +110,12 @@ def _windows(
 
 
 def _alarms(
-    rows: Sequence[Alarm], windows: Mapping[PlanMetric, NewestWindow]
-) -> dict[tuple[PlanMetric, str], int]:
+    rows: Sequence[Alarm], windows: Mapping[MetricKey, NewestWindow]
+) -> dict[tuple[MetricKey, str], int]:
     """Return how many of the newest two windows of each metric have each kind of alarm."""
     found = dict.fromkeys(itertools.product(windows, KINDS), 0)
     for row in rows:
-        key = _key(row)
+        key = row.key
         if (key, row.kind) in found:
             last = windows[key].last
             length = last.window_end - last.window_start

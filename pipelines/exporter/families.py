@@ -245,19 +245,19 @@ def _database(samples: Samples, database: Projected) -> None:
     add = samples.add
     add("sotto_database_generation", database.health.generation)
     add("sotto_database_bytes", database.size)
-    for key, levels in database.levels.items():
+    for (_, *key), levels in database.levels.items():
         add("sotto_reports_accepted", sum(levels), *key)
         for level, reports in enumerate(levels):
             add("sotto_reports_by_level", reports, *key, level)
-    for key, (window, last) in database.windows.items():
+    for (_, *key), (window, last) in database.windows.items():
         add("sotto_estimate_window_reports", window.reports, *key)
         add("sotto_estimate_window_withheld", window.withheld is not None, *key)
         add("sotto_estimate_window_complete", window.complete, *key)
         add("sotto_newest_window_end_timestamp_seconds", _timestamp(last.window_end), *key)
         add("sotto_estimate_window_start_timestamp_seconds", _timestamp(window.window_start), *key)
         add("sotto_estimate_window_end_timestamp_seconds", _timestamp(window.window_end), *key)
-    for (metric, kind), number in database.alarms.items():
-        add("sotto_poisoning_alarms", number, *metric, kind)
+    for ((_, *key), kind), number in database.alarms.items():
+        add("sotto_poisoning_alarms", number, *key, kind)
     for row in database.estimates:
         how = (row.unit or "", row.method or "unbiased")
         labels = (row.plan, row.version, row.metric, row.kind, row.item, *how)

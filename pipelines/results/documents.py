@@ -38,6 +38,7 @@ from pipelines.results.records import (
     EstimateRecord,
     Health,
     JobNumbers,
+    MetricKey,
     Rejection,
     Window,
 )
@@ -113,7 +114,7 @@ def _checked(field: results.Field) -> Any:
 
 
 #: The columns that name a window, and those that its estimates repeat.
-WINDOW_KEY = ("collector", "plan", "version", "metric", "window_start")
+WINDOW_KEY = (*MetricKey._fields, "window_start")
 _REPEATED = (*WINDOW_KEY, "window_end")
 
 _WINDOW = _of_record(Window, "segment", "revision")

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from mechanisms.estimate import forged
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from mechanisms.items import OF_EXPERIMENTS
+from pipelines.results.documents import WINDOW_KEY
 from pipelines.results.fields import fields_of, milliseconds, moment
-from pipelines.results.range_windows import key_of
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
@@ -118,14 +118,14 @@ def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> 
 
 
 def _window(row: Row) -> Window:
-    return tuple(row[name] for name in ("collector", "plan", "version", "metric", "window_start"))
+    return tuple(row[name] for name in WINDOW_KEY)
 
 
 def _of_windows(alarms: Sequence[Alarm], rows: Sequence[Row]) -> dict[Window, list[str]]:
     """Return what alarms say of windows, of those that estimates are of."""
     found: dict[Window, list[str]] = {_window(row): [] for row in rows}
     for alarm in alarms:
-        window = (*key_of(alarm), milliseconds(alarm.window_start))
+        window = (*alarm.key, milliseconds(alarm.window_start))
         if window in found:
             found[window].append(f"{alarm.message} (check of {alarm.kind})")
     return found

@@ -12,18 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby, product
+from operator import attrgetter
 from typing import TypeAlias
 
 from pipelines.results.fields import milliseconds, moment
-from pipelines.results.records import OfWindow, Window
+from pipelines.results.records import MetricKey, Window
 from sotto.columns import time_text
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text, parse_time
 from sotto.plan.segments import label
 
-#: Collector, plan, version, metric.
-MetricKey: TypeAlias = tuple[str, str, int, str]
 #: The published segments of a window that a segment of the range is made of, by the window's start.
 Pieces: TypeAlias = Mapping[datetime, Sequence[str]]
 #: The values of one combination of attributes, in the attributes' order.
@@ -120,7 +119,7 @@ def runs_of(
         raise ParameterError(_no_windows(wanted, windows))
     found: list[WindowRun] = []
     refused: ParameterError | None = None
-    for key, of_metric in groupby(within, key_of):
+    for key, of_metric in groupby(within, attrgetter("key")):
         try:
             found += _Metric(key, list(of_metric), _plan_of(key, plans)).runs(wanted)
         except ParameterError as error:
@@ -230,10 +229,6 @@ class _Metric:
             return label(zip(names, map(" or ".join, columns), strict=True))
         each = (label(zip(names, one, strict=True)) for one in sorted(values, key=place))
         return " or ".join(each)
-
-
-def key_of(window: OfWindow) -> MetricKey:
-    return window.collector, window.plan, window.version, window.metric
 
 
 def _plan_of(key: MetricKey, plans: Sequence[CompiledPlan]) -> CompiledPlan:

@@ -32,8 +32,8 @@ from mechanisms.estimators.pooling import (
 from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.aggregation.result_rows import design_effect, shared_part
 from pipelines.results.fields import milliseconds
-from pipelines.results.range_windows import MetricKey, WindowRun, combinations, key_of, names_of
-from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate
+from pipelines.results.range_windows import WindowRun, combinations, names_of
+from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, RangeEstimate
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric
 
@@ -78,9 +78,8 @@ class RangePart:
     def named(self) -> dict[str, Any]:
         """Return the fields of a record that name what it is of."""
         run = self.run
-        names = ("collector", "plan", "version", "metric")
         return {
-            **dict(zip(names, run.key, strict=True)),
+            **run.key._asdict(),
             "start": run.windows[0].window_start,
             "end": run.windows[-1].window_end,
             "segment": run.segment,
@@ -303,5 +302,5 @@ def _by_window(rows: Iterable[EstimateRecord]) -> _Rows:
     found = defaultdict(list)
     for row in rows:
         if row.value is not None:
-            found[key_of(row), row.window_start, row.segment].append(row)
+            found[row.key, row.window_start, row.segment].append(row)
     return found

@@ -26,6 +26,7 @@ from pipelines.results.records import (
     Budget,
     EstimateRecord,
     Health,
+    MetricKey,
     MetricRecord,
     RangeComparison,
     RangeEstimate,
@@ -36,7 +37,6 @@ from pipelines.results.records import (
 from pipelines.results.retention import retention_of
 from pipelines.results.tables import ESTIMATES, HEALTH, META, OFFSETS, WINDOWS
 from pipelines.results.views import (
-    METRIC,
     NEWEST,
     VIEW_ALARMS,
     VIEW_BUDGETS,
@@ -58,10 +58,10 @@ from sotto.plan.compiled import CompiledPlan
 _KEPT = 4
 #: Windows or figures that are asked for at a time, by what they are known by.
 _ASKED = 500
-_ORDER = (*METRIC, "window_start")
+_ORDER = (*MetricKey._fields, "window_start")
 _START = [sql.column(name, WINDOWS.c[name].type) for name in _ORDER]
 #: Columns by which a figure is known, and between which times, ms, its windows are read.
-_FIGURE = (*METRIC, "kind", "item")
+_FIGURE = (*MetricKey._fields, "kind", "item")
 _COURSE = [
     *(sql.column(name, ESTIMATES.c[name].type) for name in _FIGURE),
     *(sql.column(name, sql.BigInteger) for name in ("earliest", "since", "until")),
@@ -307,7 +307,7 @@ class ResultsReader:
         columns = ESTIMATES.c
         size = sql.case((columns.kind == "mean", 0.0), else_=-columns.value)
         place = sql.func.row_number().over(
-            partition_by=[*(columns[name] for name in METRIC), columns.kind],
+            partition_by=[*(columns[name] for name in MetricKey._fields), columns.kind],
             order_by=[size, columns.position, columns.item],
         )
 
@@ -339,8 +339,10 @@ class ResultsReader:
         """Return what a query finds of the windows that ``starts`` names of each metric."""
 
         def read(connection: sql.Connection) -> list[Row]:
-            found = connection.execute(newest_windows().order_by(*METRIC)).all()
-            wanted = [(*row[: len(METRIC)], start) for row in found for start in starts(row)]
+            found = connection.execute(newest_windows().order_by(*MetricKey._fields)).all()
+            wanted = [
+                (*row[: len(MetricKey._fields)], start) for row in found for start in starts(row)
+            ]
             return _asked(connection, _START, wanted, query)
 
         return self._database.read(read)
@@ -380,7 +382,7 @@ class ResultsReader:
         columns = ESTIMATES.c
         ours = newest(ESTIMATES, NEWEST.c.collector == collector)
         found = VIEW_ESTIMATES.stored.where(columns.value.is_not(None), columns.segment == "", ours)
-        order = ("position", *METRIC, "kind", "item")
+        order = ("position", *MetricKey._fields, "kind", "item")
         chosen = found.order_by(*(columns[name] for name in order)).limit(most)
         counted = sql.select(sql.func.count()).select_from(found.subquery())
 

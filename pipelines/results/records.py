@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from pipelines.results.fields import About
 
 Collector: TypeAlias = Annotated[str, About("who collects", "fleet.example", key=True)]
-Plan: TypeAlias = Annotated[str, About("name of the plan", "departures", key=True)]
-Version: TypeAlias = Annotated[int, About("version of the plan", 3, key=True, small=True)]
-MetricName: TypeAlias = Annotated[str, About("name of the metric", "carrier", key=True)]
 MetricType: TypeAlias = Annotated[
     str, About("type of the metric, such as category or number", "category")
 ]
@@ -42,14 +39,33 @@ Complete: TypeAlias = Annotated[
 ]
 
 
+class MetricKey(NamedTuple):
+    """A metric of one version of a plan."""
+
+    collector: str
+    plan: str
+    version: int
+    metric: str
+
+
 @dataclass(frozen=True, slots=True)
-class OfWindow:
-    """Names of a window of a metric: with all reports, or with those of one segment."""
+class OfMetric:
+    """Names of a metric of a plan's version."""
 
     collector: Collector
-    plan: Plan
-    version: Version
-    metric: MetricName
+    plan: Annotated[str, About("name of the plan", "departures", key=True)]
+    version: Annotated[int, About("version of the plan", 3, key=True, small=True)]
+    metric: Annotated[str, About("name of the metric", "carrier", key=True)]
+
+    @property
+    def key(self) -> MetricKey:
+        return MetricKey(self.collector, self.plan, self.version, self.metric)
+
+
+@dataclass(frozen=True, slots=True)
+class OfWindow(OfMetric):
+    """Names of a window of a metric: with all reports, or with those of one segment."""
+
     window_start: Annotated[datetime, About("when the window begins", key=True)]
     window_end: Annotated[
         datetime,
@@ -230,13 +246,9 @@ SHARE_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfRange:
+class OfRange(OfMetric):
     """Names of an estimate of a run of windows, and how many there are."""
 
-    collector: Collector
-    plan: Plan
-    version: Version
-    metric: MetricName
     start: Annotated[datetime, About("when the first window begins")]
     end: Annotated[
         datetime,
@@ -275,16 +287,12 @@ class RangeEstimate(OfRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRate:
+class RetentionRate(OfMetric):
     """The part of the devices that were new in one window that came again at an age.
 
     Value, interval and error are None where the new devices cannot be told from none.
     """
 
-    collector: Collector
-    plan: Plan
-    version: Version
-    metric: MetricName
     segment: Annotated[str, About("which reports: empty for all, else such as os=linux", "")]
     since: Annotated[datetime, About("when the window begins in which the devices were new")]
     age: Annotated[int, About("how often the `every` of the measure has passed since", 4)]
@@ -321,13 +329,9 @@ class RangeComparison(OfRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmEffect:
+class ArmEffect(OfMetric):
     """How much more an arm of an experiment has than the first one, over all its windows."""
 
-    collector: Collector
-    plan: Plan
-    version: Version
-    metric: MetricName
     experiment: Annotated[str, About("name of the experiment", "onboarding")]
     arm: Annotated[str, About("which arm is compared with the first one", "treatment")]
     item: Annotated[str, About("of which symbol or answer; empty for a mean", "true")]
@@ -405,13 +409,9 @@ class Alarm(OfWindow):
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRecord:
+class MetricRecord(OfMetric):
     """A metric of a plan's version that has results."""
 
-    collector: Collector
-    plan: Plan
-    version: Version
-    metric: MetricName
     type: MetricType
     mechanism: Mechanism
     windows: Annotated[int, About("windows with reports")]

@@ -8,8 +8,7 @@ from operator import attrgetter
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import retention
-from pipelines.results.range_windows import MetricKey, key_of
-from pipelines.results.records import EstimateRecord, RetentionRate
+from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
@@ -21,7 +20,7 @@ def retention_of(
     The last age is open, and so has no retention.
     """
     metrics = {
-        (plan.collector, plan.plan, plan.version, metric.name): metric
+        MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
         for plan in plans
         for metric in plan.measured
         if metric.measure is not None and metric.measure.kind == "age"
@@ -29,8 +28,8 @@ def retention_of(
     }
     found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
     for row in rows:
-        if row.kind == "share" and key_of(row) in metrics:
-            found.setdefault((key_of(row), row.segment), []).append(row)
+        if row.kind == "share" and row.key in metrics:
+            found.setdefault((row.key, row.segment), []).append(row)
     for (key, _), of_segment in sorted(found.items()):
         yield from _of_metric(metrics[key], of_segment)
 
@@ -46,10 +45,7 @@ def _of_metric(metric: CompiledMetric, rows: Sequence[EstimateRecord]) -> Iterat
                 known = rate.region is not None
                 low, high = rate.interval() if known else (None, None)
                 yield RetentionRate(
-                    collector=then.collector,
-                    plan=then.plan,
-                    version=then.version,
-                    metric=then.metric,
+                    *then.key,
                     segment=then.segment,
                     since=then.window_start,
                     age=age,

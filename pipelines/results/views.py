@@ -26,6 +26,7 @@ from pipelines.results.records import (
     ArmEffect,
     Budget,
     EstimateRecord,
+    MetricKey,
     MetricRecord,
     OfWindow,
     RangeComparison,
@@ -39,11 +40,9 @@ from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, TAB
 #: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
-#: Columns by which a metric of a plan's version is known.
-METRIC = ("collector", "plan", "version", "metric")
 #: The order of windows and of estimates.
 _ORDER = (
-    *(*METRIC, "window_start", "segment"),
+    *(*MetricKey._fields, "window_start", "segment"),
     *("position", "kind", "item"),
 )
 
@@ -186,7 +185,7 @@ def of_metric(table: sql.Table, metric: str) -> sql.ColumnElement[bool]:
 
 
 def _metric_of(table: sql.FromClause) -> list[sql.ColumnElement[Any]]:
-    return [table.c[name] for name in METRIC]
+    return [table.c[name] for name in MetricKey._fields]
 
 
 def newest_windows() -> sql.Select[Any]:
@@ -199,17 +198,16 @@ def newest_windows() -> sql.Select[Any]:
     """
     window = WINDOWS.alias("w")
     found: sql.CTE | None = None
-    for at, name in enumerate(METRIC):
+    for at, name in enumerate(MetricKey._fields):
         column = window.c[name]
-        before = [] if found is None else [found.c[each] for each in METRIC[:at]]
+        before = [] if found is None else [found.c[each] for each in MetricKey._fields[:at]]
         same = [window.c[each.name] == each for each in before]
         first = sql.select(sql.func.min(column)).where(*same).scalar_subquery().label(name)
         each = sql.select(*before, first).cte(f"each_{name}", recursive=True)
-        same = [window.c[other] == each.c[other] for other in METRIC[:at]]
+        same = [window.c[other] == each.c[other] for other in MetricKey._fields[:at]]
         following = sql.select(sql.func.min(column)).where(*same, column > each.c[name])
-        step = sql.select(
-            *(each.c[other] for other in METRIC[:at]), following.scalar_subquery().label(name)
-        )
+        others = (each.c[other] for other in MetricKey._fields[:at])
+        step = sql.select(*others, following.scalar_subquery().label(name))
         found = each.union_all(step.where(each.c[name].is_not(None)))
         found = sql.select(found).where(found.c[name].is_not(None)).cte(f"found_{name}")
     assert found is not None, "a metric has a name"

@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple
-
-import numpy as np
 
 from mechanisms.estimators.shifts import LEARNED
 from pipelines.alerts.evaluation import Judgement, smoothed
@@ -24,31 +21,6 @@ _LISTED, _CHARTED, _WATCHED = 100, 6, 300
 _WINDOWS = 60
 
 
-class Moved(NamedTuple):
-    """An alert as the page shows it."""
-
-    alert: Alert
-    name: str
-    went: str
-    change: str
-    expected: str
-    ends: str
-    told: list[str]
-    chart: charts.Chart | None
-
-
-class AlertFigure(NamedTuple):
-    """A watched figure, and what is expected of its next window once it can be judged."""
-
-    name: str
-    unit: str | None
-    windows: int
-    level: float
-    error: float
-    drift: float
-    judged: bool
-
-
 def moved(view: PageView) -> Mapping[str, object]:
     """Return the alerts, newest first."""
     watch = view.snapshot.watch
@@ -58,7 +30,10 @@ def moved(view: PageView) -> Mapping[str, object]:
     figures = {each.series.figure: each for each in last.judgements}
     alerts = last.kept[::-1][:_LISTED]
     drawn = {alert.id: figures.get(alert.figure) for alert in alerts[:_CHARTED]}
-    rows = [_moved(alert, drawn.get(alert.id)) for alert in alerts]
+    rows = [
+        (alert, None if (judgement := drawn.get(alert.id)) is None else _chart(judgement))
+        for alert in alerts
+    ]
     return {
         "watch": watch,
         "rows": rows,
@@ -81,49 +56,12 @@ def watched(view: PageView) -> Mapping[str, object] | None:
     if watch is None or watch.last is None or not watch.last.judgements:
         return None
     judgements = watch.last.judgements
-    rows = [
-        AlertFigure(
-            each.series.figure.name,
-            each.series.unit,
-            int(np.isfinite(each.series.values).sum()),
-            each.found.level,
-            each.found.error,
-            each.found.drift,
-            math.isfinite(each.found.level) and each.found.judged > 0,
-        )
-        for each in judgements[:_WATCHED]
-    ]
     return {
-        "rows": rows,
+        "rows": judgements[:_WATCHED],
         "total": len(judgements),
         "rate": watch.configuration.false_alarms_per_year,
         "years": min(each.years for each in judgements),
     }
-
-
-def _moved(alert: Alert, judgement: Judgement | None) -> Moved:
-    return Moved(
-        alert,
-        alert.figure.name,
-        "rose" if alert.direction == "up" else "fell",
-        formats.difference(abs(alert.change), alert.unit),
-        formats.quantity(alert.expected, alert.unit),
-        alert.reach,
-        _told(alert),
-        None if judgement is None else _chart(judgement),
-    )
-
-
-def _told(alert: Alert) -> list[str]:
-    found = [] if alert.told_by is None else ["told by the message of another one"]
-    for name, each in sorted(alert.deliveries.items()):
-        if each.delivered is not None:
-            found.append(f"{name}: delivered {formats.moment(each.delivered)}")
-        elif each.next is not None:
-            found.append(f"{name}: not delivered yet ({each.problem or 'being sent'})")
-        else:
-            found.append(f"{name}: given up ({each.problem or 'not configured any more'})")
-    return found
 
 
 @lru_cache(maxsize=64)

@@ -31,12 +31,13 @@ from pipelines.http.problems import Faults, body_of, problem
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.notes import Notes
 from pipelines.results.reader import ResultsReader
+from pipelines.results.records import MetricKey
 from pipelines.web import charts, rendering, views
 from pipelines.web.access import SECURITY_HEADERS, Access, embedding
 from pipelines.web.alerts import standing
 from pipelines.web.boards import BoardsFile
 from pipelines.web.pages import BOARD, METRIC, OVERVIEW, PAGES, PLAN, SitePage
-from pipelines.web.snapshot import MetricKey, ResultsSnapshot
+from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import (
     BoardView,
     MetricView,

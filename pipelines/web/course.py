@@ -12,11 +12,11 @@ import numpy as np
 from mechanisms.estimators.local_level import Smoothed, smooth
 from pipelines.results.printed import under_of
 from pipelines.results.range_windows import names_of
-from pipelines.results.records import EstimateRecord, Window
+from pipelines.results.records import EstimateRecord, MetricKey, Window
 from pipelines.web import charts, formats
 from pipelines.web.boards import BoardChart
 from pipelines.web.metric import charted
-from pipelines.web.snapshot import MOST_DRAWN, MOST_WINDOWS, MetricKey
+from pipelines.web.snapshot import MOST_DRAWN, MOST_WINDOWS
 from pipelines.web.views import BoardView, MetricView, RangeQuery, figure_of, name_of, newest
 from sotto.errors import ParameterError
 
@@ -26,22 +26,6 @@ _SMOOTHED = 8
 _CHOICES, _FIGURES, _PANELS = 60, 8, 24
 #: Kinds of figures that can be drawn.
 _KINDS = ("share", "group", "mean", "missing", "quantile", "bit", "string", "unexplained")
-
-
-class Past(NamedTuple):
-    """A window, its address, and the figures that are drawn of it."""
-
-    window: Window
-    link: str | None
-    rows: list[EstimateRecord | None]
-
-
-class FigureChoice(NamedTuple):
-    """A figure that can be drawn: its name in addresses and for people."""
-
-    value: str
-    name: str
-    chosen: bool
 
 
 class _Drawn(NamedTuple):
@@ -84,19 +68,11 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     return {
         "chart": chart,
         "marks": marks,
-        "names": [each.name for each in drawn],
-        "past": [
-            Past(
-                each,
-                view.address(each),
-                [one.rows.get(each.window_start) for one in drawn],
-            )
-            for each in windows[: -MOST_WINDOWS - 1 : -1]
-        ],
+        "drawn": drawn,
+        "past": windows[: -MOST_WINDOWS - 1 : -1],
         "left_out": max(len(windows) - MOST_WINDOWS, 0),
-        "choices": [
-            FigureChoice(figure_of(row), name_of(row), row in named) for row in known[:_CHOICES]
-        ],
+        "choices": known[:_CHOICES],
+        "named": named,
         "segments": [*dict.fromkeys(",".join(names_of(name)) for name in segments), *segments],
         "others": ["previous", *(["all"] if segments else []), *segments],
         "chooses": view.address() is not None,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
-from pipelines.results.records import ArmEffect
+from pipelines.results.records import ArmEffect, MetricKey
 from pipelines.web import charts, formats
-from pipelines.web.snapshot import MetricKey
 from pipelines.web.views import PageView
 
 #: Differences that a chart and a table show at most.

@@ -158,6 +158,15 @@ def epsilon(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
+def micro(amount: int) -> str:
+    """Return an amount of micro-epsilon in epsilon.
+
+    >>> micro(500_000)
+    '0.5'
+    """
+    return epsilon(amount / 1e6)
+
+
 def size(count: int) -> str:
     """Return a number of bytes.
 

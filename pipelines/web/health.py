@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pipelines.exporter.arrivals import PAUSE, RECORDS
 from pipelines.results.fields import fields_of
@@ -16,34 +15,16 @@ from sotto.wire.reasons import Reason
 _PERIODS = 60
 
 
-class RejectionLine(NamedTuple):
-    """Rejected reports of one reason; ``part`` is per cent of the most frequent."""
-
-    collector: str
-    reason: str
-    meaning: str
-    reports: int
-    requeued: int | None
-    part: float
-
-
 def rejections(view: PageView) -> Mapping[str, object]:
     """Return the rejected reports by reason, most first."""
     found = sorted(view.snapshot.rejections, key=lambda each: (-each.reports, each.reason))
-    most = max((each.reports for each in found), default=1)
-    rows = [
-        RejectionLine(
-            each.collector,
-            each.reason,
-            Reason.meaning_of(each.reason),
-            each.reports,
-            each.requeued,
-            round(100 * each.reports / max(most, 1), 2),
-        )
-        for each in found
-    ]
-    total = sum(each.reports for each in found)
-    return {"rows": rows, "total": total, "several": len({each.collector for each in rows}) > 1}
+    return {
+        "rows": found,
+        "total": sum(each.reports for each in found),
+        "most": max((each.reports for each in found), default=1),
+        "several": len({each.collector for each in found}) > 1,
+        "meaning_of": Reason.meaning_of,
+    }
 
 
 def budgets(view: PageView) -> Mapping[str, object]:
@@ -105,22 +86,10 @@ def watched(view: PageView) -> Mapping[str, object] | None:
     for disk in job.disks:
         left = f"{formats.size(disk.free)} of {formats.size(disk.total)}"
         terms.append((f"free on the disk of the {disk.places}", left))
-    arrivals = [] if job.arrivals is None else job.arrivals.value or []
-    rows = [
-        (
-            each.partition,
-            formats.NOTHING if each.newest is None else formats.clock(each.newest),
-            formats.NOTHING if each.newest is None else formats.age(job.at - each.newest),
-            each.silent,
-        )
-        for each in arrivals
-    ]
     return {
-        "problems": job.problems,
+        "job": job,
         "terms": terms,
-        "rows": rows,
-        "at": formats.clock(job.at),
-        "lag": job.lag is not None,
+        "rows": [] if job.arrivals is None else job.arrivals.value or [],
         "minutes": PAUSE // 60_000,
         "records": RECORDS,
     }

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
 from pipelines.results.reader import Chosen
-from pipelines.results.records import EstimateRecord
-from pipelines.web import charts, formats, overview, plan, words
+from pipelines.results.records import EstimateRecord, Window
+from pipelines.web import charts, formats, plan, words
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of
 from sotto.design.questions import question_of_metric
@@ -54,7 +54,6 @@ def window(view: MetricView) -> Mapping[str, object]:
         if key != view.key and (key[:2], key.metric) == (view.key[:2], view.key.metric)
     ]
     return {
-        "figures": overview.figures(view.headlines),
         "before": before and view.address(before),
         "after": after and view.address(after),
         "chooses": view.address() is not None,
@@ -71,7 +70,7 @@ def window(view: MetricView) -> Mapping[str, object]:
 def alarms(view: MetricView) -> Mapping[str, object] | None:
     """Return what checks found in the window's reports that honest devices do not send."""
     found = view.snapshot.alarms.get((view.key, view.shown.window_start))
-    return {"alarms": found, "means": [words.POISONED]} if found else None
+    return {"alarms": found} if found else None
 
 
 def shares(view: MetricView) -> Mapping[str, object] | None:
@@ -133,7 +132,6 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
     return {
         "chart": charts.intervals(title, names, values, "share", "share that came again"),
         "rates": rates,
-        "means": [words.RETENTION],
     }
 
 
@@ -141,20 +139,13 @@ def _of_shown(rows: Sequence[EstimateRecord]) -> list[str]:
     return [words.SHOWN] if any(row.shown is not None for row in rows) else []
 
 
-class Point(NamedTuple):
-    """A point of a distribution."""
-
-    at: float
-    row: EstimateRecord
-
-
 def distribution(view: MetricView) -> Mapping[str, object] | None:
     """Return the distribution of a number, its quantiles, its mean and its bits."""
-    points = sorted(
-        Point(float(row.item), row)
+    points = {
+        float(row.item): row
         for row in view.of_kind("cdf")
         if _drawn(row.value) is not None and formats.is_number(row.item)
-    )
+    }
     quantiles = [row for row in view.of_kind("quantile") if row.value is not None]
     bits = [row for row in view.of_kind("bit") if row.value is not None]
     if not points and not quantiles and not bits:
@@ -167,13 +158,14 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _curve(view: MetricView, points: Sequence[Point]) -> charts.Chart:
+def _curve(view: MetricView, points: Mapping[float, EstimateRecord]) -> charts.Chart:
     units = {row.unit for row in view.of_kind("mean", "quantile") if row.unit}
-    ends = [ends for _, row in points if (ends := charted(row)[1]) is not None]
+    ordered = dict(sorted(points.items()))
+    ends = [ends for row in ordered.values() if (ends := charted(row)[1]) is not None]
     return charts.distribution(
         f"Distribution of {view.key.metric} {formats.day(view.shown.window_start)}",
-        [point.at for point in points],
-        [point.row.value or 0.0 for point in points],
+        list(ordered),
+        [row.value or 0.0 for row in ordered.values()],
         ends if len(ends) == len(points) else [],
         next(iter(sorted(units)), ""),
     )
@@ -211,10 +203,12 @@ def strings(view: MetricView) -> Mapping[str, object] | None:
 class Segment(NamedTuple):
     """The estimates of one segment, or of all reports together."""
 
-    name: str
-    reports: int
-    withheld: str | None
+    window: Window
     rows: list[EstimateRecord | None]
+
+    @property
+    def name(self) -> str:
+        return self.window.segment or "all reports"
 
 
 def segments(view: MetricView) -> Mapping[str, object] | None:
@@ -231,16 +225,8 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     for name in sorted(by_segment, key=lambda name: (name.count(","), name)):
         rows = by_segment[name]
         # An estimate may be of fewer reports than its segment, such as one coordinate of a vector.
-        if (segment := windows.get(name)) is None:
-            continue
-        found.append(
-            Segment(
-                name or "all reports",
-                segment.reports,
-                segment.withheld,
-                [rows.get(key) for key in wanted],
-            )
-        )
+        if name in windows:
+            found.append(Segment(windows[name], [rows.get(key) for key in wanted]))
     return {
         "segments": found,
         "names": [name_of(row) for row in view.headlines],

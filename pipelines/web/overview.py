@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pipelines.exporter.freshness import stale
-from pipelines.results.records import EstimateRecord, Window
+from pipelines.results.records import EstimateRecord, MetricKey, Window
 from pipelines.web import alerts, formats
-from pipelines.web.snapshot import MetricKey, by_metric
+from pipelines.web.snapshot import by_metric
 from pipelines.web.views import OverviewView, PageView, headlines, name_of, newest, title_of
 from sotto.clocks import now_ms
 
@@ -18,13 +18,6 @@ _PROBLEMS, _NAMED = 20, 5
 _CARDS, _SEARCHED, _SPARK = 48, 8, 60
 #: The largest number that is drawn.
 _LARGEST = 1e120
-
-
-class HeadlineFigure(NamedTuple):
-    """A figure that stands for a metric."""
-
-    name: str
-    estimate: EstimateRecord
 
 
 class Spark(NamedTuple):
@@ -42,12 +35,12 @@ class Card(NamedTuple):
     key: MetricKey
     window: Window
     link: str | None
-    figures: list[HeadlineFigure]
+    figures: list[EstimateRecord]
     #: The newest complete window, if that is withheld and so another one is shown.
     withheld: Window | None
     #: The newest window, if that is still open and another one is shown, and its figures.
     open: Window | None
-    so_far: list[HeadlineFigure]
+    so_far: list[EstimateRecord]
     spark: Spark | None
 
 
@@ -83,7 +76,7 @@ def _card(
     view: PageView,
     key: MetricKey,
     title: str,
-    rows: Sequence[EstimateRecord],
+    rows: list[EstimateRecord],
     course: Sequence[EstimateRecord],
 ) -> Card:
     windows = view.snapshot.newest[key]
@@ -94,17 +87,12 @@ def _card(
         key,
         shown,
         view.links.metric(key),
-        figures(rows),
+        rows,
         next((each for each in later[::-1] if each.complete and each.withheld), None),
         next((each for each in later[::-1] if not each.complete), None),
-        figures(headlines(view.snapshot.so_far.get(key, []))),
+        headlines(view.snapshot.so_far.get(key, [])),
         _spark(course),
     )
-
-
-def figures(rows: Sequence[EstimateRecord]) -> list[HeadlineFigure]:
-    """Return figures with their names."""
-    return [HeadlineFigure(name_of(row), row) for row in rows]
 
 
 def _spark(course: Sequence[EstimateRecord]) -> Spark | None:

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pipelines.results.records import MetricKey
 from pipelines.web import formats
-from pipelines.web.snapshot import MetricKey
 from pipelines.web.views import PageView, PlanView
 from sotto.clocks import now_ms
 from sotto.design.spending import in_words, lifetime_of, value_cost
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-
-_MICRO = 1e6
 
 
 class LadderLevel(NamedTuple):
@@ -26,24 +24,6 @@ class LadderLevel(NamedTuple):
     certified: str
     #: By how much a forged report counts; None where no bound is known.
     influence: float | None
-
-
-class Collected(NamedTuple):
-    """A metric, as people read it."""
-
-    name: str
-    title: str
-    purpose: str
-    value: str
-    often: str
-    mechanism: str
-    window: str
-    panel: int
-    #: Epsilon of one value, and of a period.
-    value_cost: str
-    cost: str
-    levels: list[LadderLevel]
-    link: str | None
 
 
 def plans(view: PageView) -> Mapping[str, object]:
@@ -77,26 +57,14 @@ def identity(view: PlanView) -> Mapping[str, object]:
 def collected(view: PlanView) -> Mapping[str, object]:
     """Return the metrics of a plan, and what each level costs."""
     plan = view.plan
-    return {"metrics": [_collected(view, plan, metric) for metric in plan.metrics]}
-
-
-def _collected(view: PlanView, plan: CompiledPlan, metric: CompiledMetric) -> Collected:
-    key = MetricKey(plan.collector, plan.plan, plan.version, metric.name)
-    counted = key in view.snapshot.newest
-    return Collected(
-        metric.name,
-        facts.title(metric),
-        facts.purpose(plan, metric),
-        facts.value(metric),
-        facts.how_often(plan, metric),
-        metric.mechanism.name,
-        facts.span(metric.window),
-        metric.panel,
-        formats.epsilon(value_cost(metric) / _MICRO),
-        formats.epsilon(metric.cost / _MICRO),
-        list(levels_of(metric)),
-        view.links.metric(key) if counted else None,
-    )
+    key = MetricKey(plan.collector, plan.plan, plan.version, "")
+    keys = [key._replace(metric=metric.name) for metric in plan.metrics]
+    links = [view.links.metric(key) if key in view.snapshot.newest else None for key in keys]
+    return {
+        "metrics": list(zip(plan.metrics, links, strict=True)),
+        "levels_of": levels_of,
+        "value_cost": value_cost,
+    }
 
 
 def levels_of(metric: CompiledMetric) -> Iterator[LadderLevel]:
@@ -105,35 +73,20 @@ def levels_of(metric: CompiledMetric) -> Iterator[LadderLevel]:
         yield LadderLevel(
             at + 1,
             facts.when(level.after) if at < metric.sent else "never",
-            formats.epsilon(level.epsilon / _MICRO),
-            formats.epsilon(metric.mechanism.certified(at) / _MICRO),
+            formats.micro(level.epsilon),
+            formats.micro(metric.mechanism.certified(at)),
             metric.mechanism.influence(at),
         )
 
 
 def ceilings(view: PlanView) -> Mapping[str, object]:
     """Return what a device spends at most, and for how long that lasts."""
-    plan = view.plan
-    lasts = lifetime_of(plan)
-    return {
-        "period": formats.epsilon(plan.ceilings.period / _MICRO),
-        "cost": formats.epsilon(plan.cost / _MICRO),
-        "lifetime": formats.epsilon(plan.ceilings.lifetime / _MICRO),
-        "permanent": formats.epsilon(plan.permanent / _MICRO) if plan.permanent else "",
-        "yearly": formats.epsilon(round(lasts.yearly / _MICRO, 1)) if lasts.costs else "",
-        "lasts": in_words(plan),
-        "length": facts.span(plan.period),
-    }
+    return {"lasts": lifetime_of(view.plan), "words": in_words(view.plan)}
 
 
 def promise(view: PlanView) -> Mapping[str, object]:
-    """Return what a person is told, in the words of the disclosure."""
-    plan = view.plan
-    return {
-        "bounds": list(facts.bounds(plan)),
-        "not_hidden": facts.not_hidden(plan),
-        "kept": list(facts.kept(plan)),
-    }
+    """Return nothing more: a person is told in the words of the disclosure."""
+    return {}
 
 
 def _expires(plan: CompiledPlan) -> str:

@@ -16,11 +16,12 @@ import jinja2
 from markupsafe import Markup
 
 from pipelines.results.reader import ResultsReader
-from pipelines.results.records import Window
+from pipelines.results.records import MetricKey, Window
 from pipelines.web import charts, formats, views, words
 from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, SitePage
-from pipelines.web.snapshot import MetricKey, ResultsSnapshot, key_of
+from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import BoardView, MetricView, PageView, PlanView, RangeQuery
+from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledPlan
 
 _FOLDER = Path(__file__).parent
@@ -58,14 +59,20 @@ def environment() -> jinja2.Environment:
         day=formats.day,
         moment=formats.moment,
         epsilon=formats.epsilon,
+        micro=formats.micro,
+        clock=formats.clock,
+        age=formats.age,
     )
     made.globals.update(
         quantity=formats.quantity,
+        difference=formats.difference,
+        facts=facts,
         interval=formats.interval,
         frame=formats.frame,
         ends_of=views.ends_of,
         forged_of=views.forged_of,
         name_of=views.name_of,
+        figure_of=views.figure_of,
         words=words,
         static=static_address,
     )
@@ -108,7 +115,7 @@ class ServedLinks:
     def data(self, window: Window, form: str) -> str | None:
         """Return where the HTTP interface has the estimates of a window."""
         asked = {
-            **key_of(window)._asdict(),
+            **window.key._asdict(),
             "since": window.window_start.isoformat(),
             "until": window.window_end.isoformat(),
             "limit": _ROWS,
@@ -218,15 +225,15 @@ def _files_of(page: SitePage, view: PageView) -> Callable[[charts.Chart], list[t
     return files
 
 
-def navigation(view: PageView) -> list[tuple[str, str, str | None]]:
-    """Return names, titles and addresses of the pages that there are."""
+def navigation(view: PageView) -> list[tuple[str, str | None]]:
+    """Return titles and addresses of the pages that there are."""
     shown = (page for page in PAGES if page.is_shown(view))
     boards = [
-        (each.title, each.title, address)
+        (each.title, address)
         for each in view.snapshot.boards
         if (address := view.links.board(each.name)) is not None
     ]
-    pages = [(page.title, page.title, view.links.page(page.name)) for page in shown]
+    pages = [(page.title, view.links.page(page.name)) for page in shown]
     return [*pages[:1], *boards, *pages[1:]]
 
 

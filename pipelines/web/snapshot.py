@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.results.notes import TimeNote
@@ -21,6 +20,7 @@ from pipelines.results.records import (
     Budget,
     EstimateRecord,
     Health,
+    MetricKey,
     Rejection,
     Window,
 )
@@ -36,15 +36,6 @@ HEADLINES = 3
 HEADLINE_KINDS = ("share", "mean", "missing", "string", "group", "unexplained")
 #: The number of windows whose estimates are kept, and of metrics whose windows are.
 _KEPT = 64
-
-
-class MetricKey(NamedTuple):
-    """A metric of one version of a plan."""
-
-    collector: str
-    plan: str
-    version: int
-    metric: str
 
 
 class ResultsSnapshot:
@@ -83,7 +74,7 @@ class ResultsSnapshot:
         """
         found: dict[MetricKey, list[Window]] = {}
         for window in self.reader.newest_windows():
-            found.setdefault(key_of(window), []).append(window)
+            found.setdefault(window.key, []).append(window)
         order = {key: at for at, key in enumerate(self._in_plans)}
         last = len(order)
         ordered = sorted(found, key=lambda key: (order.get(key, last), key[:2], -key[2], key[3]))
@@ -138,7 +129,7 @@ class ResultsSnapshot:
         """Reports that honest devices do not send, by metric and start of the window."""
         found: dict[tuple[MetricKey, datetime], list[Alarm]] = {}
         for each in self.reader.alarms():
-            found.setdefault((key_of(each), each.window_start), []).append(each)
+            found.setdefault((each.key, each.window_start), []).append(each)
         return found
 
     @cached_property
@@ -174,14 +165,14 @@ class ResultsSnapshot:
 
     def estimates(self, window: Window) -> list[EstimateRecord]:
         """Return the estimates of a window, in order, those of segments after those of all."""
-        return self._estimates(key_of(window), window.window_start)
+        return self._estimates(window.key, window.window_start)
 
     def _read(self, key: MetricKey, start: datetime) -> list[EstimateRecord]:
         return self.reader.estimates(Chosen(**key._asdict(), starts=[start]))
 
     def segments(self, window: Window) -> dict[str, Window]:
         """Return a window's segments by name, with that of all reports."""
-        chosen = Chosen(**key_of(window)._asdict(), starts=[window.window_start])
+        chosen = Chosen(**window.key._asdict(), starts=[window.window_start])
         return {each.segment: each for each in self.reader.windows(chosen)}
 
     def history(
@@ -217,10 +208,5 @@ def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRe
     """Return estimates by the metric that they are of."""
     found: dict[MetricKey, list[EstimateRecord]] = {}
     for row in rows:
-        found.setdefault(key_of(row), []).append(row)
+        found.setdefault(row.key, []).append(row)
     return found
-
-
-def key_of(row: Window | EstimateRecord | Alarm) -> MetricKey:
-    """Return the metric that a window, an estimate or an alarm is of."""
-    return MetricKey(row.collector, row.plan, row.version, row.metric)

@@ -10,10 +10,16 @@ from typing import Protocol
 from pipelines.aggregation.rounding import upward
 from pipelines.results.fields import moment
 from pipelines.results.range_windows import WindowRange
-from pipelines.results.records import EstimateRecord, RangeComparison, RangeEstimate, Window
+from pipelines.results.records import (
+    EstimateRecord,
+    MetricKey,
+    RangeComparison,
+    RangeEstimate,
+    Window,
+)
 from pipelines.web import formats, words
 from pipelines.web.boards import Board
-from pipelines.web.snapshot import HEADLINES, MetricKey, ResultsSnapshot
+from pipelines.web.snapshot import HEADLINES, ResultsSnapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import parse_time
