@@ -45,7 +45,7 @@ def arrow_schema(view: RowSet) -> Any:
     """Return the Arrow schema of rows; each field's metadata has what the column means."""
     return pa.schema(
         [
-            pa.field(each.name, _TYPES[each.kind], metadata={"comment": each.comment})
+            pa.field(each.name, _TYPES[each.kind], metadata={"comment": each.about.text})
             for each in view.columns
         ],
         metadata={"comment": view.comment},

@@ -71,7 +71,7 @@ def _of_metric(
     newest = max((milliseconds(row.window_start) for row in complete), default=-1)
     for arm in others:
         of_arm = differences.get(arm, ())
-        said = {
+        said: dict[str, Any] = {
             "collector": plan.collector,
             "plan": plan.plan,
             "version": plan.version,
@@ -84,7 +84,7 @@ def _of_metric(
         items = _items(of_arm)
         if metric.mechanism.why_not_compared or not items:
             why = metric.mechanism.why_not_compared or _why_nothing(of_arm)
-            yield ArmEffect(**{**_NOTHING, **said, "left_out": len(of_arm), "withheld": why})
+            yield ArmEffect(**said, left_out=len(of_arm), withheld=why)
             continue
         every = {milliseconds(row.window_start) for row in of_arm}
         error = ERROR / len(others) / (len(items) if decides and len(items) > 2 else 1)
@@ -280,37 +280,24 @@ def _effect(
         smallest = _drift(planned.looks, error) * math.sqrt(variance)
     comparisons = round(ERROR / error)
     return ArmEffect(
-        **{
-            **_NOTHING,
-            "item": pooled.scored.item,
-            "unit": pooled.scored.unit,
-            "start": min(starts),
-            "end": max(row.window_end for row in pooled.rows),
-            "windows": len(starts),
-            "reports": sum(row.reports for row in pooled.rows),
-            "repeats": pooled.repeats,
-            "first": pooled.means[0],
-            "value": found.value,
-            "low": found.low,
-            "high": found.high,
-            "p_value": min(1.0, comparisons * found.p_value),
-            "significant": not found.low <= 0 <= found.high,
-            "smallest_found": smallest,
-            **said,
-        }
+        **said,
+        item=pooled.scored.item,
+        unit=pooled.scored.unit,
+        start=min(starts),
+        end=max(row.window_end for row in pooled.rows),
+        windows=len(starts),
+        reports=sum(row.reports for row in pooled.rows),
+        repeats=pooled.repeats,
+        first=pooled.means[0],
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        p_value=min(1.0, comparisons * found.p_value),
+        significant=not found.low <= 0 <= found.high,
+        smallest_found=smallest,
     )
 
 
 @lru_cache(maxsize=64)
 def _drift(looks: int, error: float) -> float:
     return drift_of(POWER, looks, error)
-
-
-#: Fields of an effect of which nothing is known.
-_NOTHING: Mapping[str, Any] = {
-    **dict.fromkeys(ArmEffect.__dataclass_fields__),
-    "item": "",
-    "windows": 0,
-    "reports": 0,
-    "repeats": 0,
-}

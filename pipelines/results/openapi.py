@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from pipelines.http.problems import CONTENT
-from pipelines.results.fields import Kind, fields_of
+from pipelines.results.fields import Field, Kind, fields_of
 from pipelines.results.records import JobNumbers
-from pipelines.results.views import Heading, RowSet
+from pipelines.results.views import RowSet
 
 Schema: TypeAlias = dict[str, Any]
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
@@ -97,7 +97,7 @@ def page_of(view: RowSet) -> Answers:
     schema["properties"]["next"] = {"type": ["string", "null"], "description": said}
     schema["required"].append("next")
     row = {
-        each.name: _EXAMPLES.get(each.kind) if each.example is None else each.example
+        each.name: _EXAMPLES.get(each.kind) if each.about.example is None else each.about.example
         for each in view.columns
     }
     content["application/json"]["example"] = {view.name: [row], "next": None}
@@ -111,5 +111,5 @@ def page_of(view: RowSet) -> Answers:
     return found
 
 
-def _column(column: Heading) -> Schema:
-    return {"description": column.comment, "anyOf": [_TYPES[column.kind], _NULL]}
+def _column(column: Field) -> Schema:
+    return {"description": column.about.text, "anyOf": [_TYPES[column.kind], _NULL]}

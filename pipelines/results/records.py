@@ -334,37 +334,41 @@ class ArmEffect(OfMetric):
 
     experiment: Annotated[str, About("name of the experiment", "onboarding")]
     arm: Annotated[str, About("which arm is compared with the first one", "treatment")]
-    item: Annotated[str, About("of which symbol or answer; empty for a mean", "true")]
-    unit: Annotated[str | None, About("share, or the unit of the metric", "share")]
-    start: Annotated[datetime | None, About("when the first window begins that counts")]
-    end: Annotated[datetime | None, About("when the last one ends")]
-    windows: Annotated[int, About("complete windows that count", 13)]
-    left_out: Annotated[int, About("complete windows that do not, as they are withheld", 0)]
-    reports: Annotated[int, About("reports of both arms at the last level", 84_210)]
-    repeats: Annotated[int, About("reports of one device among them, at most", 1)]
-    first: Annotated[float | None, About("average of the first arm", 0.1)]
-    value: Annotated[float | None, About("how much more the arm has", 0.011)]
-    low: Annotated[float | None, About("lower end of the interval for all looks together", 0.001)]
-    high: Annotated[float | None, About("upper end of it", 0.021)]
-    p_value: Annotated[float | None, About("p-value at all looks together", 0.03)]
-    significant: Annotated[bool | None, About("whether the interval excludes zero", True)]
+    item: Annotated[str, About("of which symbol or answer; empty for a mean", "true")] = ""
+    unit: Annotated[str | None, About("share, or the unit of the metric", "share")] = None
+    start: Annotated[datetime | None, About("when the first window begins that counts")] = None
+    end: Annotated[datetime | None, About("when the last one ends")] = None
+    windows: Annotated[int, About("complete windows that count", 13)] = 0
+    left_out: Annotated[int, About("complete windows that do not, as they are withheld", 0)] = 0
+    reports: Annotated[int, About("reports of both arms at the last level", 84_210)] = 0
+    repeats: Annotated[int, About("reports of one device among them, at most", 1)] = 0
+    first: Annotated[float | None, About("average of the first arm", 0.1)] = None
+    value: Annotated[float | None, About("how much more the arm has", 0.011)] = None
+    low: Annotated[
+        float | None, About("lower end of the interval for all looks together", 0.001)
+    ] = None
+    high: Annotated[float | None, About("upper end of it", 0.021)] = None
+    p_value: Annotated[float | None, About("p-value at all looks together", 0.03)] = None
+    significant: Annotated[bool | None, About("whether the interval excludes zero", True)] = None
     look: Annotated[
         int | None, About("planned looks that were taken, of the metric that decides; else null", 2)
-    ]
-    looks: Annotated[int | None, About("planned looks in all", 5)]
-    next_look: Annotated[datetime | None, About("when windows of the next look end")]
+    ] = None
+    looks: Annotated[int | None, About("planned looks in all", 5)] = None
+    next_look: Annotated[datetime | None, About("when windows of the next look end")] = None
     boundary: Annotated[
         float | None, About("boundary of the last look taken, in standard errors", 3.357)
-    ]
+    ] = None
     errors: Annotated[
         float | None, About("difference at that look, in standard errors, without its sign", 3.6)
-    ]
-    look_value: Annotated[float | None, About("difference at that look", 0.012)]
+    ] = None
+    look_value: Annotated[float | None, About("difference at that look", 0.012)] = None
     look_low: Annotated[
         float | None, About("lower end of its interval, for all planned looks together", 0.001)
-    ]
-    look_high: Annotated[float | None, About("upper end of it", 0.023)]
-    decided_at: Annotated[int | None, About("first look at which the boundary was crossed", 2)]
+    ] = None
+    look_high: Annotated[float | None, About("upper end of it", 0.023)] = None
+    decided_at: Annotated[int | None, About("first look at which the boundary was crossed", 2)] = (
+        None
+    )
     smallest_found: Annotated[
         float | None,
         About(
@@ -372,12 +376,12 @@ class ArmEffect(OfMetric):
             "decides by the planned end, if reports come as before; else by the interval of now",
             0.009,
         ),
-    ]
+    ] = None
     arms_p_value: Annotated[
         float | None,
         About("p-value at all looks together, that reports are spread evenly over the arms", 1.0),
-    ]
-    withheld: Annotated[str | None, About("why arms are not compared; null where they are")]
+    ] = None
+    withheld: Annotated[str | None, About("why arms are not compared; null where they are")] = None
 
     @property
     def told(self) -> tuple[float | None, float | None, float | None]:

@@ -83,7 +83,7 @@ def _view(view: RowSet) -> str:
 
 
 def _described(view: RowSet) -> list[_Row]:
-    return [(each.name, each.kind, each.comment) for each in view.columns]
+    return [(each.name, each.kind, each.about.text) for each in view.columns]
 
 
 #: Columns that several views have in common.

@@ -168,7 +168,7 @@ def _views(dialect: str) -> Iterator[str]:
         if made.supports_comments:
             yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.comment)}"
             for column in view.columns:
-                said = _quoted(column.comment)
+                said = _quoted(column.about.text)
                 yield f"COMMENT ON COLUMN {view.name}.{column.name} IS {said}"
 
 

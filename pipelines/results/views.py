@@ -8,7 +8,7 @@ have them from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from mechanisms.items import OF_EXPERIMENTS, Method
-from pipelines.results.fields import Field, Kind, fields_of, milliseconds
+from pipelines.results.fields import About, Field, fields_of, milliseconds
 from pipelines.results.records import (
     SHARE_COLUMNS,
     Alarm,
@@ -48,27 +48,17 @@ _ORDER = (
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A column of rows that are shown to people."""
-
-    name: str
-    kind: Kind
-    comment: str
-    example: object = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
 class RowSet:
     """Rows of one kind: their name, what a row is, and their columns."""
 
     name: str
     comment: str
-    columns: Sequence[Heading]
+    columns: Sequence[Field]
 
 
 @dataclass(frozen=True)
-class Column(Heading):
-    """A column of a view."""
+class Column(Field):
+    """A column of a view; its name can be another one than the field's."""
 
     source: sql.ColumnElement[Any] = field(kw_only=True)  #: of a table; a time is milliseconds
 
@@ -271,18 +261,18 @@ _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
 _TABLES = {**TABLES, MetricRecord: WINDOWS}
 
 
-def _columns(record: type, *names: str, **comments: str) -> tuple[Column, ...]:
-    """Return the columns of a record's fields, or of some; some have a comment of their own."""
+def _columns(record: type, *names: str, **texts: str) -> tuple[Column, ...]:
+    """Return the columns of a record's fields, or of some; some have a text of their own."""
     by_name = {each.name: each for each in fields_of(record)}
-    return tuple(_column(record, by_name[name], comments.get(name)) for name in names or by_name)
+    return tuple(_column(record, by_name[name], texts.get(name)) for name in names or by_name)
 
 
-def _column(record: type, field: Field, comment: str | None = None, name: str = "") -> Column:
-    about, source = field.about, _COMPUTED.get(record, {}).get(field.name)
+def _column(record: type, field: Field, text: str | None = None, name: str = "") -> Column:
+    source = _COMPUTED.get(record, {}).get(field.name)
     if source is None:
         source = _TABLES[record].c[field.stored]
-    said = comment or about.text
-    return Column(name or field.name, field.kind, said, about.example, source=source)
+    about = replace(field.about, text=text or field.about.text)
+    return Column(name or field.name, field.kind, field.null, about, source=source)
 
 
 def _value(name: str) -> Column:
@@ -348,7 +338,8 @@ VIEW_QUANTILES = View(
         Column(
             "probability",
             "number",
-            "share of values up to the quantile; 0.5 is the median",
+            True,
+            About("share of values up to the quantile; 0.5 is the median"),
             source=_Probability(ESTIMATES.c.item),
         ),
         _value("quantile"),
@@ -420,28 +411,22 @@ VIEWS = (
 )
 
 
-def _of_record(name: str, comment: str, record: type) -> RowSet:
-    columns = (
-        Heading(each.name, each.kind, each.about.text, each.about.example)
-        for each in fields_of(record)
-    )
-    return RowSet(name, comment, tuple(columns))
-
-
 #: Rows that are computed when they are asked for.
-RANGES = _of_record("ranges", "estimates of a run of windows put together", RangeEstimate)
-COMPARISONS = _of_record(
+RANGES = RowSet("ranges", "estimates of a run of windows put together", fields_of(RangeEstimate))
+COMPARISONS = RowSet(
     "comparisons",
     "how much estimates of one range or segment exceed those of another",
-    RangeComparison,
+    fields_of(RangeComparison),
 )
-EFFECTS = _of_record(
-    "effects", "how arms of experiments differ from the first one over all windows", ArmEffect
+EFFECTS = RowSet(
+    "effects",
+    "how arms of experiments differ from the first one over all windows",
+    fields_of(ArmEffect),
 )
-RETENTION = _of_record(
+RETENTION = RowSet(
     "retention",
     "which part of the devices that were new in a window came again, by age",
-    RetentionRate,
+    fields_of(RetentionRate),
 )
 
 

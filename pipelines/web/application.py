@@ -20,10 +20,9 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import RequestResponseEndpoint
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
@@ -356,44 +355,31 @@ def application(
         answer.headers.update(SECURITY_HEADERS)
         return answer
 
-    app.add_middleware(_Guard, access=access)
+    @app.middleware("http")
+    async def _guard(request: Request, call: RequestResponseEndpoint) -> Response:
+        answer = _refused(access, request) or await call(request)
+        for name, value in SECURITY_HEADERS.items():
+            answer.headers.setdefault(name, value)
+        return answer
+
     return app
 
 
-class _Guard:
-    """Refuses requests for other names or without the token; adds headers to every answer."""
-
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app = app
-        self._access = access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._next(scope)(scope, receive, send_guarded)
-
-    def _next(self, scope: Scope) -> ASGIApp:
-        headers, path = Headers(scope=scope), scope["path"]
-        if not self._access.knows_host(headers):
-            text = (
-                "This server is asked for under a name that is not its own. Behind a proxy, give "
-                "the public name with --site."
-            )
-            return _answer(421, text)
-        if not path.startswith(_OPEN) and not self._access.admits(headers):
-            if _is_for_programs(path):
-                return _answer(401, "a token is needed: Authorization: Bearer TOKEN")
-            return _login()
-        return self._app
+def _refused(access: Access, request: Request) -> Response | None:
+    """Return the answer to a request for another name or without the token; None for others."""
+    if not access.knows_host(request.headers):
+        text = (
+            "This server is asked for under a name that is not its own. Behind a proxy, give "
+            "the public name with --site."
+        )
+        return _answer(421, text)
+    # The path of the URL depends on the header Host, which may be anything.
+    path = request.scope["path"]
+    if path.startswith(_OPEN) or access.admits(request.headers):
+        return None
+    if _is_for_programs(path):
+        return _answer(401, "a token is needed: Authorization: Bearer TOKEN")
+    return _login()
 
 
 def _is_for_programs(path: str) -> bool:

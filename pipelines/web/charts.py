@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -115,9 +115,9 @@ class Chart:
         Axes in a row.
     one_scale : bool
         Whether all axes have one vertical scale.
-    left : float, optional
-        Room for what is written at the left, in pixels. Without it all text is measured, which
-        takes half as long again.
+    left : float
+        Room for what is written at the left, in pixels: to measure all text takes half as long
+        again as to draw the chart.
     """
 
     title: str
@@ -128,7 +128,7 @@ class Chart:
     parts: Sequence[float] = (1,)
     columns: int = 1
     one_scale: bool = False
-    left: float | None = None
+    left: float = _NUMBERS
     #: Whether it is of so many windows that no page waits for it.
     many: bool = False
     #: In the address of its files.
@@ -184,17 +184,15 @@ class Chart:
 
     def _figure(self) -> Figure:
         width, height = self.width, self.height
-        layout: Literal["constrained"] | None = "constrained" if self.left is None else None
-        figure = Figure((width / 72, height / 72), layout=layout)
-        if self.left is not None:
-            figure.subplots_adjust(
-                self.left / width,
-                _BELOW / height,
-                1 - _RIGHT / width,
-                1 - _ABOVE / height,
-                hspace=0.34,
-                wspace=0.08,
-            )
+        figure = Figure((width / 72, height / 72))
+        figure.subplots_adjust(
+            self.left / width,
+            _BELOW / height,
+            1 - _RIGHT / width,
+            1 - _ABOVE / height,
+            hspace=0.34,
+            wspace=0.08,
+        )
         grid = figure.subplots(
             len(self.parts),
             self.columns,
@@ -467,7 +465,6 @@ def series(
         parts=[1] * rows_needed,
         columns=columns,
         one_scale=one_scale,
-        left=_NUMBERS,
     )
 
 
@@ -562,7 +559,6 @@ def distribution(
             for point, value, each in zip(points, values, ends, strict=True)
         ],
         height=290,
-        left=_NUMBERS,
     )
 
 
@@ -599,5 +595,4 @@ def levels(
             for level, reports in enumerate(numbers, 1)
         ],
         height=230,
-        left=_NUMBERS,
     )

@@ -57,7 +57,7 @@ def test_every_format_has_every_view(state: Path, capsys: pytest.CaptureFixture[
     (line,) = json.loads((out / "budgets.json").read_text())
     assert (line["closed"], line["period_start"]) == (True, "2013-06-01T00:00:00.000Z")
     field = pq.read_schema(out / "shares.parquet").field("share")
-    assert field.metadata[b"comment"].decode() == VIEW_SHARES.columns[9].comment
+    assert field.metadata[b"comment"].decode() == VIEW_SHARES.columns[9].about.text
 
 
 def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
