@@ -46,22 +46,7 @@ def job(view: PageView) -> Mapping[str, object]:
             if (value := each.numbers.get(of.name)) is not None
         ]
         jobs.append((each, numbers))
-    return {"jobs": jobs, "runs": list(_runs(view))}
-
-
-def _runs(view: PageView) -> list[tuple[str, str]]:
-    """Return what is known of the last run, as terms and what they are."""
-    last = view.snapshot.last_run
-    if last is None:
-        return []
-    found = []
-    if last.looked:
-        found.append(("log last read to its end", formats.clock(last.looked)))
-    if last.finished is not None:
-        found.append(("last commit", formats.clock(last.finished)))
-    if last.seconds is not None:
-        found.append(("that run took", f"{last.seconds:,.1f} s"))
-    return found
+    return {"jobs": jobs, "last": view.snapshot.last_run}
 
 
 def watched(view: PageView) -> Mapping[str, object] | None:
@@ -69,27 +54,4 @@ def watched(view: PageView) -> Mapping[str, object] | None:
     job = view.snapshot.job
     if job is None:
         return None
-    terms = []
-    if job.last is not None and job.last.looked:
-        terms.append(("the job last looked", f"{formats.age(job.at - job.last.looked)} ago"))
-    if job.begun is not None:
-        terms.append(("a run is in progress, or interrupted, since", formats.clock(job.begun)))
-    elif job.state is not None and job.state.value is not None:
-        terms.append(("run in progress", "none"))
-    lag = None if job.lag is None else job.lag.value
-    if lag is not None:
-        terms.append(("records not counted yet", f"{lag.records:,}"))
-        if lag.oldest is not None:
-            terms.append(("age of the oldest of them", formats.age(job.at - lag.oldest)))
-    elif job.lag is not None:
-        terms.append(("records not counted yet", f"not known: {job.lag.problem}"))
-    for disk in job.disks:
-        left = f"{formats.size(disk.free)} of {formats.size(disk.total)}"
-        terms.append((f"free on the disk of the {disk.places}", left))
-    return {
-        "job": job,
-        "terms": terms,
-        "rows": [] if job.arrivals is None else job.arrivals.value or [],
-        "minutes": PAUSE // 60_000,
-        "records": RECORDS,
-    }
+    return {"job": job, "minutes": PAUSE // 60_000, "records": RECORDS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 from mechanisms.items import OF_EXPERIMENTS
@@ -249,17 +250,6 @@ def _by_segment(segments: Sequence[Segment], at: int, of: EstimateRecord) -> cha
     )
 
 
-class Sharpened(NamedTuple):
-    """A level: its reports in the window, and what they would be worth."""
-
-    level: plan.LadderLevel | None
-    number: int
-    reports: int
-    colour: str
-    #: Predicted standard error if all reports were at this level; None where it is not predicted.
-    predicted: float | None
-
-
 def sharpening(view: MetricView) -> Mapping[str, object] | None:
     """Return how reports at ever stronger levels make windows sharper."""
     counts = view.shown.reports_by_level
@@ -267,6 +257,7 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
         return None
     known = list(plan.levels_of(view.metric)) if view.metric else []
     predicted = _predicted(view.plan, view.metric, view.shown.reports, _share(view.headlines))
+    errors = () if predicted is None else predicted.errors
     colours = charts.level_names(len(counts))
     shown = [each for each in view.windows if len(each.reports_by_level) == len(counts)]
     shown = shown[-MOST_WINDOWS:]
@@ -279,16 +270,7 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
             [each.reports_by_level for each in shown],
             "window from",
         ),
-        "levels": [
-            Sharpened(
-                known[at] if at < len(known) else None,
-                at + 1,
-                count,
-                colours[at],
-                predicted.errors[at] if predicted and at < len(predicted.errors) else None,
-            )
-            for at, count in enumerate(counts)
-        ],
+        "levels": list(zip_longest(counts, colours, known[: len(counts)], errors[: len(counts)])),
         "predicted": predicted,
         "headline": view.headlines[0] if view.headlines else None,
     }

@@ -119,44 +119,18 @@ def _spark(course: Sequence[EstimateRecord]) -> Spark | None:
     return Spark(name_of(course[0]), " ".join(points(values)), " ".join(band))
 
 
-class Tile(NamedTuple):
-    """A number and what it counts; ``state`` is ``good``, ``note`` or empty."""
-
-    number: str
-    text: str
-    state: str = ""
-
-
 def glance(view: PageView) -> Mapping[str, object]:
     """Return in few numbers whether the data can be relied on."""
     snapshot = view.snapshot
-    numbers = [each.numbers for each in snapshot.health]
-    decoded = sum(each.get("reports") or 0 for each in numbers)
-    rejected = sum(each.reports for each in snapshot.rejections)
-    revoked = sum(each.over_budget + each.equivocation for each in snapshot.budgets)
-    pseudonyms = sum(each.pseudonyms for each in snapshot.budgets)
-    alarms = sum(map(len, snapshot.alarms.values()))
-    clocks = [each.clock for each in snapshot.health if each.clock is not None]
-    share = f", {formats.percent(rejected / (decoded + rejected))} of all" if decoded else ""
-    tiles = [
-        Tile(f"{snapshot.reports:,}", "answers count, each at its newest level"),
-        Tile(f"{rejected:,}", f"reports rejected{share}", "note" if rejected else "good"),
-        Tile(
-            f"{revoked:,}",
-            f"of {pseudonyms:,} pseudonyms revoked for misbehaving",
-            "note" if revoked else "good",
-        ),
-        Tile(
-            f"{alarms:,}",
-            "alarms about reports that break the protocol; no alarm sees lies that keep to it",
-            "note" if alarms else "",
-        ),
-        Tile(
-            formats.day(max(clocks)) if clocks else formats.NOTHING,
-            "the log's clock: reports are read up to here",
-        ),
-    ]
-    return {"tiles": tiles, "link": view.links.page("health"), "problems": problems(view)}
+    return {
+        "decoded": sum(each.numbers.get("reports") or 0 for each in snapshot.health),
+        "rejected": sum(each.reports for each in snapshot.rejections),
+        "revoked": sum(each.over_budget + each.equivocation for each in snapshot.budgets),
+        "pseudonyms": sum(each.pseudonyms for each in snapshot.budgets),
+        "alarms": sum(map(len, snapshot.alarms.values())),
+        "clocks": [each.clock for each in snapshot.health if each.clock is not None],
+        "problems": problems(view),
+    }
 
 
 def problems(view: PageView) -> list[tuple[str, str | None]]:

@@ -38,20 +38,7 @@ def plans(view: PageView) -> Mapping[str, object]:
 
 def identity(view: PlanView) -> Mapping[str, object]:
     """Return who answers for a plan, what it is for, and until when it is."""
-    plan = view.plan
-    terms = [
-        ("collector", plan.collector),
-        ("questions to", plan.owner),
-        ("nothing is recorded after", plan.last_day),
-        ("budget period", facts.span(plan.period)),
-        ("times are known to", facts.span(plan.resolution)),
-        ("fewest reports of an estimate", f"{plan.minimum_reports:,}"),
-        ("messages are signed", "yes" if plan.signed else "no"),
-    ]
-    if plan.attributes:
-        said = "; ".join(f"{each.name} ({', '.join(each.values)})" for each in plan.attributes)
-        terms.append(("in the clear with each report", said))
-    return {"plan": plan, "terms": terms, "expired": plan.expired(now_ms())}
+    return {"plan": view.plan, "expired": view.plan.expired(now_ms())}
 
 
 def collected(view: PlanView) -> Mapping[str, object]:

@@ -62,6 +62,7 @@ def environment() -> jinja2.Environment:
         micro=formats.micro,
         clock=formats.clock,
         age=formats.age,
+        size=formats.size,
     )
     made.globals.update(
         quantity=formats.quantity,

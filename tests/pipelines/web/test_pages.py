@@ -184,10 +184,10 @@ def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
     key = next(each for each in snapshot.newest if each.metric == "theme")
     view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[0])
     found = metric.sharpening(view)["levels"]
-    assert [each.reports for each in found] == [0, 300, 600]
-    assert [each.level.certified for each in found] == ["0.5", "1", "2"]
-    errors = [each.predicted for each in found]
-    assert errors == sorted(errors, reverse=True)
+    counts, _, levels, errors = zip(*found, strict=True)
+    assert counts == (0, 300, 600)
+    assert [each.certified for each in levels] == ["0.5", "1", "2"]
+    assert list(errors) == sorted(errors, reverse=True)
     assert 0.01 < errors[-1] < 0.05
 
 
