@@ -21,7 +21,7 @@ from mechanisms.items import Item
 from pipelines.results.fields import moment
 from pipelines.results.range_windows import WindowRun
 from pipelines.results.ranges import RangePart, compared, parts_of
-from pipelines.results.records import EstimateRecord, RangeComparison, Window
+from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 SEED = 271828
@@ -86,7 +86,7 @@ def part_of(
 ) -> RangePart:
     """Return what is estimated of windows, ``(windows, levels)``, from their estimates."""
     metric = made.metrics[0]
-    key = (made.collector, made.plan, made.version, metric.name)
+    key = MetricKey(made.collector, made.plan, made.version, metric.name)
     rows: list[EstimateRecord] = []
     windows: list[Window] = []
     by_level = [devices // metric.sent] * metric.sent
@@ -107,7 +107,7 @@ def items_of(metric: CompiledMetric, by_level: tuple[int, ...], yes: tuple[int, 
 
 
 def _window(
-    key: tuple[str, str, int, str],
+    key: MetricKey,
     metric: CompiledMetric,
     at: int,
     yes: Sequence[int],
@@ -116,7 +116,7 @@ def _window(
 ) -> tuple[Window, list[EstimateRecord]]:
     start, n = moment(at * PERIOD), sum(by_level)
     of_window = {
-        **dict(zip(("collector", "plan", "version", "metric"), key, strict=True)),
+        **key._asdict(),
         "window_start": start,
         "window_end": start + timedelta(milliseconds=PERIOD),
         "segment": segment,
