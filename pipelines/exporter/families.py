@@ -47,14 +47,7 @@ class Snapshot:
 
     @property
     def readings(self) -> dict[str, Reading[Any]]:
-        named = {
-            "state": self.state,
-            "database": self.database,
-            "log": self.log,
-            "documents": self.documents,
-            "engine": self.engine,
-        }
-        return {name: reading for name, reading in named.items() if reading is not None}
+        return {name: each for name, each in vars(self).items() if isinstance(each, Reading)}
 
 
 class Samples:

@@ -92,32 +92,29 @@ class StreamReaders:
         last = {each.collector: each for each in before}
         names: dict[str, WatchedJob | None] = dict.fromkeys(self._topics)
         names |= {self._collector_of(stream): stream for stream in self.streams}
-        known = {}
-        for name in names or {"": None}:
-            was = last.get(name)
-            known[name] = Snapshot(
-                name,
-                at,
-                time.monotonic() - began,
+        known = {
+            name: replace(
+                last.get(name, Snapshot(name, at, 0.0)),
+                at=at,
+                seconds=time.monotonic() - began,
                 database=_of(results, name),
-                log=None if was is None else was.log,
-                documents=None if was is None else was.documents,
-                engine=None if was is None else was.engine,
                 registry=self.registries.get(name),
             )
+            for name in names or {"": None}
+        }
         yield list(known.values())
+        projected = {name: each.database and each.database.value for name, each in known.items()}
         if self.engine is not None:
             for name, each in known.items():
-                projected = each.database.value if each.database else None
-                job = projected.health.job if projected else None
+                found = projected[name]
+                job = found.health.job if found else None
                 known[name] = replace(each, engine=read(partial(self.engine.read, job)))
             yield list(known.values())
         for name, stream in names.items():
             if stream is not None:
-                database = known[name].database
-                projected = database.value if database else None
-                offsets = projected.health.offsets if projected else {}
-                taken = (projected.taken if projected else None) or {}
+                found = projected[name]
+                offsets = found.health.offsets if found else {}
+                taken = (found.taken if found else None) or {}
                 known[name] = replace(
                     known[name],
                     log=read(partial(lag_of_stream, stream.log, offsets)),
