@@ -8,6 +8,8 @@ from datetime import UTC, datetime, time
 
 #: The text in place of a number that does not exist.
 NOTHING = "–"
+#: The text in place of the interval of a biased estimate.
+BIASED = "biased, no interval"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 

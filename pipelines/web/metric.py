@@ -11,7 +11,7 @@ from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
 from pipelines.results.reader import Chosen
 from pipelines.results.records import EstimateRecord, Window
-from pipelines.web import charts, formats, plan, words
+from pipelines.web import charts, formats, plan
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of
 from sotto.design.questions import question_of_metric
@@ -28,7 +28,7 @@ def said(row: EstimateRecord) -> str:
     """Return an estimate in a sentence."""
     value = f"{name_of(row)}: {formats.quantity(row.value, row.unit)}"
     if row.low is None:
-        return f"{value}, {words.BIASED}" if row.biased else value
+        return f"{value}, {formats.BIASED}" if row.biased else value
     return f"{value}, interval of 95 % {ends_of(row)}"
 
 
@@ -64,7 +64,6 @@ def window(view: MetricView) -> Mapping[str, object]:
             for form, name in (("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"))
             if (address := view.links.data(view.shown, form)) is not None
         ],
-        "means": words.of_kinds(row.kind for row in view.headlines),
     }
 
 
@@ -95,7 +94,6 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
         "shown": len(first),
         "rows": known[:_LISTED],
         "total": len(known),
-        "means": [*words.of_kinds(row.kind for row in rows), *_of_shown(rows)],
     }
 
 
@@ -136,10 +134,6 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _of_shown(rows: Sequence[EstimateRecord]) -> list[str]:
-    return [words.SHOWN] if any(row.shown is not None for row in rows) else []
-
-
 def distribution(view: MetricView) -> Mapping[str, object] | None:
     """Return the distribution of a number, its quantiles, its mean and its bits."""
     points = {
@@ -155,7 +149,6 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
         "chart": _curve(view, points) if points else None,
         "quantiles": quantiles,
         "bits": bits,
-        "means": words.of_kinds(row.kind for row in (*view.of_kind("cdf")[:1], *quantiles, *bits)),
     }
 
 
@@ -194,10 +187,6 @@ def strings(view: MetricView) -> Mapping[str, object] | None:
         "confounded": any(row.confounded_with for row in found),
         "unexplained": next(iter(view.of_kind("unexplained")), None),
         "false_names": next((row.value for row in view.of_kind("false_names")), None),
-        "means": [
-            *words.of_kinds(["string", *(row.kind for row in view.of_kind("false_names"))]),
-            *_of_shown(found),
-        ],
     }
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import MetricKey, Window
-from pipelines.web import charts, formats, views, words
+from pipelines.web import charts, formats, views
 from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, SitePage
 from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import BoardView, MetricView, PageView, PlanView, RangeQuery
@@ -74,7 +74,6 @@ def environment() -> jinja2.Environment:
         forged_of=views.forged_of,
         name_of=views.name_of,
         figure_of=views.figure_of,
-        words=words,
         static=static_address,
     )
     return made

@@ -17,7 +17,7 @@ from pipelines.results.records import (
     RangeEstimate,
     Window,
 )
-from pipelines.web import formats, words
+from pipelines.web import formats
 from pipelines.web.boards import Board
 from pipelines.web.snapshot import HEADLINES, ResultsSnapshot
 from sotto.disclosure import facts
@@ -220,7 +220,7 @@ def figure_of(row: EstimateRecord) -> str:
 
 def ends_of(row: EstimateRecord) -> str:
     """Return an estimate's interval of 95 %, or that it is biased and so has none."""
-    return words.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
+    return formats.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
 
 
 def forged_of(row: EstimateRecord) -> str:
