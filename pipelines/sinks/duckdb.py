@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from pipelines.results.views import (
     View,
 )
 from pipelines.sinks.base import Applied, ReadTopic, Sink, SinkError
+from pipelines.sinks.rows import newest
 from sotto.errors import AggregationError, install_hint
 
 if TYPE_CHECKING:
@@ -77,10 +78,15 @@ class DuckDbSink(Sink):
 
     def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         with self._transaction() as connection:
-            batch = _DocumentBatch(connection, replace=progress is not None and progress.replace)
-            for document in documents:
-                batch.add(document)
-            return batch.write()
+            replace = progress is not None and progress.replace
+            ours, others = _of_current_jobs(connection, documents, replace=replace)
+            known = dict(connection.execute("SELECT key, revision FROM sotto_documents").fetchall())
+            fresh = {
+                key: each for key, each in newest(ours).items() if each.revision > known.get(key, 0)
+            }
+            if fresh:
+                _write_fresh(connection, fresh)
+            return Applied(len(fresh), len(documents) - others - len(fresh), others)
 
     @contextmanager
     def _transaction(self) -> Iterator[DuckDBPyConnection]:
@@ -115,90 +121,66 @@ class DuckDbSink(Sink):
             time.sleep(_LOOK)
 
 
-class _DocumentBatch:
-    """Documents that are written in one transaction.
+def _of_current_jobs(
+    connection: DuckDBPyConnection, documents: Sequence[Document], *, replace: bool
+) -> tuple[list[Document], int]:
+    """Return the documents of the jobs whose results these are, and how many are of others.
 
-    ``replace``: whether a job that has not been read before takes the place of the current one.
+    ``replace``: whether a job that has not been read before takes the place of the current one,
+    whose results are removed.
     """
+    jobs: dict[str, str] = {}
+    replaced: set[tuple[str, str]] = set()
+    for collector, job, gone in connection.execute("SELECT * FROM sotto_jobs").fetchall():
+        if gone:
+            replaced.add((collector, job))
+        else:
+            jobs[collector] = job
+    ours: list[Document] = []
+    others = 0
+    for each in documents:
+        collector = each.collector_name
+        if (collector, each.job) in replaced:
+            continue
+        current = jobs.setdefault(collector, each.job)
+        if current != each.job and not replace:
+            others += 1
+            continue
+        if current != each.job:
+            replaced.add((collector, current))
+            jobs[collector] = each.job
+            ours = [one for one in ours if one.collector_name != collector]
+            for name in (*(view.name for view in _VIEWS.values()), "sotto_documents"):
+                connection.execute(f"DELETE FROM {name} WHERE collector = ?", [collector])
+        ours.append(each)
+    for whose in [
+        *((*each, True) for each in replaced),
+        *((*each, False) for each in jobs.items()),
+    ]:
+        connection.execute("INSERT OR REPLACE INTO sotto_jobs VALUES (?, ?, ?)", whose)
+    return ours, others
 
-    def __init__(self, connection: DuckDBPyConnection, *, replace: bool) -> None:
-        self._connection = connection
-        self._replace = replace
-        self._replaced: set[tuple[str, str]] = set()
-        self._jobs: dict[str, str] = {}
-        for collector, job, replaced in self._all("SELECT * FROM sotto_jobs"):
-            if replaced:
-                self._replaced.add((collector, job))
-            else:
-                self._jobs[collector] = job
-        self._known = self._revisions()
-        self._new: dict[str, Document] = {}
-        self._stale = self._others = 0
 
-    def add(self, document: Document) -> None:
-        """Take a document, unless it is of another job or no newer than what there is."""
-        collector, key = document.collector_name, document.key.decode()
-        if (collector, document.job) in self._replaced:
-            self._stale += 1
-            return
-        if self._jobs.setdefault(collector, document.job) != document.job:
-            if not self._replace:
-                self._others += 1
-                return
-            self._forget(collector)
-            self._jobs[collector] = document.job
-        before = self._new.get(key)
-        if document.revision <= (before.revision if before else self._known.get(key, 0)):
-            self._stale += 1
-            return
-        self._stale += before is not None
-        self._new[key] = document
+def _write_fresh(connection: DuckDBPyConnection, fresh: Mapping[str, Document]) -> None:
+    """Write documents, by key, over what there is of their keys."""
 
-    def write(self) -> Applied:
-        """Write what was taken over what there is of its keys."""
-        tables = {record: view.name for record, view in _VIEWS.items()}
-        keys = [(key,) for key in self._new]
-        for name in (*tables.values(), "sotto_documents") if keys else ():
-            key = "key" if name == "sotto_documents" else "document"
-            self._connection.executemany(f"DELETE FROM {name} WHERE {key} = ?", keys)
-        for record, name in tables.items():
-            rows = [
-                {**_values(record, row), "document": key}
-                for key, document in self._new.items()
-                for row in document.rows().get(record, ())
-            ]
-            self._insert(name, pa.Table.from_pylist(rows, _SCHEMAS[record]))
-        revisions = [
-            {"key": key, "collector": each.collector_name, "revision": each.revision}
-            for key, each in self._new.items()
+    def replace(name: str, key: str, rows: pa.Table) -> None:
+        connection.executemany(f"DELETE FROM {name} WHERE {key} = ?", [(each,) for each in fresh])
+        connection.register("rows", rows)
+        connection.execute(f"INSERT INTO {name} SELECT * FROM rows")
+
+    for record, view in _VIEWS.items():
+        rows = [
+            {**_values(record, row), "document": key}
+            for key, document in fresh.items()
+            for row in document.rows().get(record, ())
         ]
-        if revisions:
-            self._insert("sotto_documents", pa.Table.from_pylist(revisions))
-        jobs = [(*whose, True) for whose in self._replaced]
-        jobs += [(*whose, False) for whose in self._jobs.items()]
-        for whose in jobs:
-            self._connection.execute("INSERT OR REPLACE INTO sotto_jobs VALUES (?, ?, ?)", whose)
-        return Applied(len(self._new), self._stale, self._others)
-
-    def _forget(self, collector: str) -> None:
-        """Remove what there is of a collector, whose job is replaced."""
-        self._replaced.add((collector, self._jobs.pop(collector)))
-        for name in (*(view.name for view in _VIEWS.values()), "sotto_documents"):
-            self._connection.execute(f"DELETE FROM {name} WHERE collector = ?", [collector])
-        self._known = self._revisions()
-        self._new = {
-            key: each for key, each in self._new.items() if each.collector_name != collector
-        }
-
-    def _revisions(self) -> dict[str, int]:
-        return dict(self._all("SELECT key, revision FROM sotto_documents"))
-
-    def _all(self, query: str) -> list[Any]:
-        return self._connection.execute(query).fetchall()
-
-    def _insert(self, name: str, rows: pa.Table) -> None:
-        self._connection.register("rows", rows)
-        self._connection.execute(f"INSERT INTO {name} SELECT * FROM rows")
+        replace(view.name, "document", pa.Table.from_pylist(rows, _SCHEMAS[record]))
+    revisions = [
+        {"key": key, "collector": each.collector_name, "revision": each.revision}
+        for key, each in fresh.items()
+    ]
+    replace("sotto_documents", "key", pa.Table.from_pylist(revisions))
 
 
 def _values(record: type, row: Mapping[str, object]) -> dict[str, object]:

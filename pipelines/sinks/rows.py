@@ -21,21 +21,27 @@ from pipelines.results.tables import (
 _QUERIED = 500
 
 
-def newer(connection: sql.Connection, documents: Sequence[Document]) -> list[Document]:
-    """Return the newest document of each key that is newer than the results, in order."""
-    newest: dict[str, Document] = {}
+def newest(documents: Iterable[Document]) -> dict[str, Document]:
+    """Return the newest document of each key, in order."""
+    found: dict[str, Document] = {}
     for each in documents:
         key = each.key.decode()
-        known = newest.get(key)
+        known = found.get(key)
         if known is None or known.revision < each.revision:
-            newest.pop(key, None)
-            newest[key] = each
-    keys = list(newest)
+            found.pop(key, None)
+            found[key] = each
+    return found
+
+
+def newer(connection: sql.Connection, documents: Iterable[Document]) -> list[Document]:
+    """Return the newest document of each key that is newer than the results, in order."""
+    found = newest(documents)
+    keys = list(found)
     have: dict[str, int] = {}
     for at in range(0, len(keys), _QUERIED):
         query = sql.select(REVISIONS).where(REVISIONS.c.key.in_(keys[at : at + _QUERIED]))
         have |= {row.key: row.revision for row in connection.execute(query)}
-    return [each for key, each in newest.items() if each.revision > have.get(key, 0)]
+    return [each for key, each in found.items() if each.revision > have.get(key, 0)]
 
 
 def write_documents(connection: sql.Connection, documents: Sequence[Document]) -> None:
