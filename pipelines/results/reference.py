@@ -26,9 +26,8 @@ def page() -> str:
     """Return the page."""
     template = (Path(__file__).parent / "tables.md.j2").read_text("utf-8")
     described = Counter(chain(*map(_described, VIEWS)))
-    made: str = jinja2.Template(
-        template, trim_blocks=True, undefined=jinja2.StrictUndefined
-    ).render(
+    environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    made = environment.from_string(template).render(
         version=VERSION,
         # Columns that several views have.
         common=[row for row, times in described.items() if times > 1],

@@ -153,10 +153,8 @@ def _of_current_jobs(
             for name in (*(view.name for view in _VIEWS.values()), "sotto_documents"):
                 connection.execute(f"DELETE FROM {name} WHERE collector = ?", [collector])
         ours.append(each)
-    for whose in [
-        *((*each, True) for each in replaced),
-        *((*each, False) for each in jobs.items()),
-    ]:
+    rows = [(*each, True) for each in replaced] + [(*each, False) for each in jobs.items()]
+    for whose in rows:
         connection.execute("INSERT OR REPLACE INTO sotto_jobs VALUES (?, ?, ?)", whose)
     return ours, others
 
