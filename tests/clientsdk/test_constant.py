@@ -38,23 +38,27 @@ def test_a_binding_is_that_of_the_plan_s_json():
 # The law of what is sent.
 
 
-def pairs(devices, seed):
-    """The strongest levels sent in two periods, of devices whose value is the first symbol."""
+#: Metrics of a device, each of which has a permanent response of its own.
+EACH = 40
+
+
+def pairs(responses, seed):
+    """The strongest levels sent in two periods from each response to the first symbol."""
     seen = Counter()
+    changes = {"domain": ["a", "b"], "mechanism": {"name": "grr", "domain_size": 3}}
     ladder = [(1_500_000, 0), (2_500_000, 0)]
-    compiled = plan(
-        constant(ladder=ladder, domain=["a", "b"], mechanism={"name": "grr", "domain_size": 3}),
-        ceilings=VAST,
-    )
-    for each in range(devices):
+    models = [constant(f"model{number}", ladder=ladder, **changes) for number in range(EACH)]
+    compiled = plan(*models, ceilings=VAST)
+    for each in range(responses // EACH):
         client = SeededClient(compiled, seed=seed + each, clock=FakeClock(START))
-        client.record("model", "a")
-        client.clock.advance(days=7)
-        client.record("model", "b")
-        client.clock.advance(days=7)
+        for value in "ab":
+            for known in compiled.metrics:
+                client.record(known.name, value)
+            client.clock.advance(days=7)
         with client._store.transaction(TransactionAccess.READ) as connection:
-            rows = connection.execute("SELECT payloads FROM chain ORDER BY period").fetchall()
-        seen[tuple(payload[0] for (payload,) in rows)] += 1
+            rows = connection.execute("SELECT payloads FROM chain ORDER BY metric, period")
+            strongest = [payload[0] for (payload,) in rows.fetchall()]
+        seen.update(zip(strongest[::2], strongest[1::2], strict=True))
         client.close()
     return seen, compiled.metrics[0].mechanism.chain
 

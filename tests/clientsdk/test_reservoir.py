@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from device_plans import HOUR, LATE, START, WEEK, metric, plan
+from device_plans import HOUR, LATE, START, VAST, WEEK, metric, plan
 from statistical import check_counts
 
 from clientsdk import Outcome, draws
@@ -20,16 +20,23 @@ def device(seed=1, **options):
     return SeededClient(compiled, seed=seed, clock=FakeClock(START), **options)
 
 
-def kept_positions(devices, values, seed):
+#: Metrics of a device, each of which has a reservoir of its own.
+EACH = 25
+
+
+def kept_positions(reservoirs, values, seed):
     """How often each of a period's values, told apart by their hour, is the one kept."""
     kept = Counter()
-    for number in range(devices):
-        client = device(seed=seed + number)
+    names = [f"colour{number}" for number in range(EACH)]
+    compiled = plan(*(metric(name, "reservoir") for name in names), ceilings=VAST)
+    for number in range(reservoirs // EACH):
+        client = device(seed=seed + number, plan=compiled)
         for _ in range(values):
-            assert client.record("colour", "a") is Outcome.ACCEPTED
+            assert {client.record(name, "a") for name in names} == {Outcome.ACCEPTED}
             client.clock.advance(hours=1)
-        (chain,) = client.ledger().pending
-        kept[(chain.event - START) // HOUR] += 1
+        chains = client.ledger().pending
+        assert {chain.metric for chain in chains} == {f"trial/{name}" for name in names}
+        kept.update((chain.event - START) // HOUR for chain in chains)
         client.close()
     return [kept[position] for position in range(values)]
 
