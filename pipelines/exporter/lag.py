@@ -116,11 +116,12 @@ class WatchedLog:
             self._waits.end(path.name)
             return Lag()
         looked = min(end, start + look)
-        blocks = list(reader.blocks(start, looked))
+        blocks = list(reader.blocks(start, looked, trusted=now_ms()))
         if not blocks:
             # The header of a segment without records.
             return Lag()
-        records = sum(len(block.append) for block in blocks)
+        future = sum(each.future for block in blocks for each in block.corrupt)
+        records = future + sum(len(block.append) for block in blocks)
         if looked < end:
             records = round(records * (end - start) / (looked - start))
         appended = min((int(each.append[0]) for each in blocks if len(each.append)), default=None)

@@ -21,7 +21,7 @@ from sotto.plan.durations import UNITS, duration_text
 from sotto.plan.registry import names_of
 from sotto.wire.decode import Reject
 from sotto.wire.format import GROUP, HEADER, ROW, TRAILER, Group, Message, decode_message
-from sotto.wire.reasons import MEANINGS, Reason
+from sotto.wire.reasons import Reason
 
 #: Plans shown of what waits; anybody can send messages that name others.
 _SHOWN = 20
@@ -65,7 +65,7 @@ class QuarantineEntry:
     @property
     def offset(self) -> int | None:
         """The byte of the message at which the field is that is wrong; None for the whole."""
-        field = MEANINGS[self.reject.reason].field
+        field = self.reject.reason.field
         if field == "signature":
             return max(len(self.reject.message) - TRAILER, 0)
         return _OFFSETS.get(field) if self.reject.message else None
@@ -120,7 +120,7 @@ class QuarantineEntry:
             "place": self.place,
             "appended": self.reject.append,
             "reason": self.reject.reason.label,
-            "field": MEANINGS[self.reject.reason].field or None,
+            "field": self.reject.reason.field or None,
             "offset": self.offset,
             "detail": self.detail,
             "reports": max(self.reject.rows, 1),
@@ -194,7 +194,7 @@ def lines(found: list[QuarantineEntry], most: int, *, full: bool) -> list[str]:
     if not found:
         return ["nothing in quarantine, or nothing that was asked for"]
     order = sorted(counted.items(), key=lambda each: (-each[1], each[0]))
-    rows = [(r.label, f"{n:,}", cure, MEANINGS[r].text) for (r, cure), n in order]
+    rows = [(r.label, f"{n:,}", cure, r.text) for (r, cure), n in order]
     shown = [each.document(full=full) for each in found[:most]]
     names = ("plan", "metric", "level", "pseudonym", *(("message",) if full else ()))
     details = [

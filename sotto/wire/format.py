@@ -145,9 +145,9 @@ def decode_message(message: bytes) -> Message:
     Structure is checked here, and nothing else: whether plan and metric are known, the rows are
     acceptable and a signature is valid is for :func:`sotto.wire.decode.decode`.
     """
-    _, _, cell, shard, _, fingerprint = header = _header(message)
+    cell, shard, fingerprint, bounds = _header(message)
     groups = []
-    for metric, width, places in _groups(message, header):
+    for metric, width, places in row_places(message, *bounds):
         rows = []
         for at in places:
             level, pseudonym, chain, event = ROW.unpack_from(message, at)
@@ -170,19 +170,19 @@ def pseudonym_of(message: bytes) -> bytes:
     b'pppppppppppppppp'
     """
     found: set[bytes] = set()
-    for _, _, places in _groups(message, _header(message)):
+    *_, bounds = _header(message)
+    for _, _, places in row_places(message, *bounds):
         found.update(message[at + _PSEUDONYM : at + _PSEUDONYM + 16] for at in places)
     if len(found) != 1:
         raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
     return found.pop()
 
 
-def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
-    """Return the fields of a header, checked."""
+def _header(message: bytes) -> tuple[int, int, bytes, tuple[int, int, int]]:
+    """Return cell, shard, fingerprint, and where groups begin and end and how many there are."""
     if len(message) < HEADER.size:
         raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
-    fields = HEADER.unpack_from(message)
-    magic, version, _, _, count, _ = fields
+    magic, version, cell, shard, count, fingerprint = HEADER.unpack_from(message)
     if magic != MAGIC:
         raise FormatError("the bytes do not begin as a message does")
     if version not in VERSIONS:
@@ -191,16 +191,17 @@ def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     if count == 0:
         raise FormatError("a message has at least one group")
-    return fields
-
-
-def _groups(
-    message: bytes, header: tuple[bytes, int, int, int, int, bytes]
-) -> Iterator[tuple[int, int, range]]:
-    """Yield metric, payload width and places of the rows of each group, and check the bounds."""
-    _, version, _, _, count, _ = header
-    position = HEADER.size
     limit = len(message) - (TRAILER if version == SIGNED_VERSION else 0)
+    return cell, shard, fingerprint, (HEADER.size, limit, count)
+
+
+def row_places(
+    message: bytes | memoryview, position: int, limit: int, count: int
+) -> Iterator[tuple[int, int, range]]:
+    """Yield metric, payload width and places of the rows of each group between two places.
+
+    Raises FormatError if so many groups do not end exactly at the limit.
+    """
     for _ in range(count):
         if position + GROUP.size > limit:
             raise FormatError("the message ends within the header of a group")

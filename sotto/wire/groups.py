@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sotto.wire.format import GROUP, ROW, SIGNED_VERSION, VERSION, row_size
+from sotto.errors import FormatError
+from sotto.wire.format import GROUP, ROW, SIGNED_VERSION, VERSION, row_places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -148,19 +149,10 @@ def _walk_few(
     for message, position, groups in zip(
         messages.tolist(), at.tolist(), left.tolist(), strict=True
     ):
-        end = int(ends[message])
-        for _ in range(groups):
-            if position + GROUP.size > end:
-                break
-            metric, width, rows = GROUP.unpack_from(view, position)
-            start = position + GROUP.size
-            position = start + rows * row_size(width)
-            if rows == 0 or position > end:
-                break
-            found.append((message, metric, width, rows, start))
-        else:
-            if position == end:
-                continue
-        broken.append(message)
+        try:
+            for metric, width, places in row_places(view, position, int(ends[message]), groups):
+                found.append((message, metric, width, len(places), places.start))
+        except FormatError:
+            broken.append(message)
     table = np.array(found, dtype=np.int64).reshape(-1, 5)
     return Groups(*table.T), np.array(broken, dtype=np.int64)

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
 
 
 class Reason(IntEnum):
-    """The reason for a rejection. Codes never change and are never used again."""
+    """The reason for a rejection: its code, its meaning, and the field that shows it.
 
-    MALFORMED = 1
-    UNKNOWN_VERSION = 2
-    UNKNOWN_PLAN = 3
-    UNKNOWN_METRIC = 4
-    WRONG_WIDTH = 5
-    WRONG_SHARD = 6
-    IMPOSSIBLE_LEVEL = 7
-    OUT_OF_DOMAIN = 8
-    MISALIGNED_TIME = 9
-    FUTURE = 10
-    LATE = 11
-    OVER_BUDGET = 12
-    EQUIVOCATION = 13
-    REVOKED = 14
-    CORRUPT_LOG = 15
+    Codes never change and are never used again. The field is that of a message
+    (``docs/spec/formats.md``), empty for whole messages.
+    """
+
+    text: str
+    field: str
+
+    def __new__(cls, code: int, text: str = "", field: str = "") -> Reason:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.text, member.field = text, field
+        return member
+
+    MALFORMED = 1, "bytes that are no message", ""
+    UNKNOWN_VERSION = 2, "of a version of the format that is not known here", "version"
+    UNKNOWN_PLAN = 3, "of a plan that was not given to the job", "fingerprint"
+    UNKNOWN_METRIC = 4, "of a metric that the plan does not have", "metric"
+    WRONG_WIDTH = 5, "a payload of another width than the plan says", "width"
+    WRONG_SHARD = 6, "in a shard that is not the pseudonym's", "shard"
+    IMPOSSIBLE_LEVEL = 7, "of a level that the metric does not have", "level"
+    OUT_OF_DOMAIN = 8, "a symbol that no device can send", "payload"
+    MISALIGNED_TIME = 9, "an event time that the plan's resolution does not have", "event"
+    FUTURE = 10, "recorded after it was appended, or appended after now: a clock is wrong", "event"
+    LATE = 11, "older than any report may be", "event"
+    OVER_BUDGET = 12, "of a pseudonym that sent more than its budget", "pseudonym"
+    EQUIVOCATION = 13, "of a pseudonym that gave two answers where there can be one", "payload"
+    REVOKED = 14, "of a pseudonym that had been revoked before", "pseudonym"
+    CORRUPT_LOG = 15, "records of the log that are damaged", ""
     # 16 was that of a release before 0.4.
-    UNAUTHENTICATED = 17
-    UNKNOWN_CELL = 18
+    UNAUTHENTICATED = 17, "without a valid signature, where the plan asks for one", "signature"
+    UNKNOWN_CELL = 18, "of a segment that the plan does not have", "cell"
     #: A row of a pseudonym that a person had forgotten; nothing is kept of it but the number.
-    FORGOTTEN = 19
+    FORGOTTEN = 19, "of a pseudonym that was removed when its person asked for that", "pseudonym"
 
     @property
     def label(self) -> str:
@@ -39,44 +50,4 @@ class Reason(IntEnum):
     @classmethod
     def meaning_of(cls, label: str) -> str:
         """Return what a reason means; empty for one that is not known."""
-        return {each.label: meaning.text for each, meaning in MEANINGS.items()}.get(label, "")
-
-
-class Meaning(NamedTuple):
-    """The meaning of a reason."""
-
-    text: str
-    #: The field of a message (``docs/spec/formats.md``) that shows it; empty for whole messages.
-    field: str
-
-
-MEANINGS: Mapping[Reason, Meaning] = {
-    Reason.MALFORMED: Meaning("bytes that are no message", ""),
-    Reason.UNKNOWN_VERSION: Meaning("of a version of the format that is not known here", "version"),
-    Reason.UNKNOWN_PLAN: Meaning("of a plan that was not given to the job", "fingerprint"),
-    Reason.UNKNOWN_METRIC: Meaning("of a metric that the plan does not have", "metric"),
-    Reason.WRONG_WIDTH: Meaning("a payload of another width than the plan says", "width"),
-    Reason.WRONG_SHARD: Meaning("in a shard that is not the pseudonym's", "shard"),
-    Reason.IMPOSSIBLE_LEVEL: Meaning("of a level that the metric does not have", "level"),
-    Reason.OUT_OF_DOMAIN: Meaning("a symbol that no device can send", "payload"),
-    Reason.MISALIGNED_TIME: Meaning(
-        "an event time that the plan's resolution does not have", "event"
-    ),
-    Reason.FUTURE: Meaning(
-        "recorded after it was appended, or appended after now: a clock is wrong", "event"
-    ),
-    Reason.LATE: Meaning("older than any report may be", "event"),
-    Reason.OVER_BUDGET: Meaning("of a pseudonym that sent more than its budget", "pseudonym"),
-    Reason.EQUIVOCATION: Meaning(
-        "of a pseudonym that gave two answers where there can be one", "payload"
-    ),
-    Reason.REVOKED: Meaning("of a pseudonym that had been revoked before", "pseudonym"),
-    Reason.CORRUPT_LOG: Meaning("records of the log that are damaged", ""),
-    Reason.UNKNOWN_CELL: Meaning("of a segment that the plan does not have", "cell"),
-    Reason.FORGOTTEN: Meaning(
-        "of a pseudonym that was removed when its person asked for that", "pseudonym"
-    ),
-    Reason.UNAUTHENTICATED: Meaning(
-        "without a valid signature, where the plan asks for one", "signature"
-    ),
-}
+        return next((each.text for each in cls if each.label == label), "")

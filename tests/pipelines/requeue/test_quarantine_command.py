@@ -15,7 +15,7 @@ from pipelines.storage.directory import StateDirectory
 from pipelines.storage.quarantine_files import held
 from sotto.wire.decode import Reject
 from sotto.wire.format import GROUP, HEADER, ROW, Row, encode_message
-from sotto.wire.reasons import MEANINGS, Reason
+from sotto.wire.reasons import Reason
 from sotto_cli import main
 
 DAY = 86_400_000
@@ -58,7 +58,7 @@ def test_every_entry_is_shown_with_its_reason(capsys, folder):
     assert out[0].split() == ["reason", "reports", "a", "requeue", "what", "it", "is"]
     rows = {line.split()[0]: line for line in out[1 : out.index("")]}
     assert rows.keys() == expected.keys()
-    assert MEANINGS[Reason.UNKNOWN_PLAN].text in rows["unknown_plan"]
+    assert Reason.UNKNOWN_PLAN.text in rows["unknown_plan"]
     assert out[out.index("") + 1].split()[:5] == ["place", "taken", "reason", "field", "offset"]
 
 

@@ -79,7 +79,7 @@ def assert_nothing_vanished(messages, decoded, registry=REGISTRY):
     for part in parts:
         rows_out += rows_of(part)
     for batch in decoded.batches:
-        for message in encode_rows(batch, registry, 1):
+        for message in encode_rows(batch, registry):
             rows_out += rows_of(message)
     assert sorted(rows_in) == sorted(rows_out)
 
