@@ -12,15 +12,11 @@ import pytest
 from examples.flights.demo import PLAN
 from examples.flights.faults import (
     DUPLICATE,
-    EXTRA_CHAINS,
     GARBAGE,
     HELD_BACK,
     HOLD,
-    OVERSPENDS,
-    RERANDOMIZES,
     FaultyNetwork,
     Forge,
-    Misbehaviour,
     Target,
     damage,
 )
@@ -31,7 +27,7 @@ from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Decoded, decode
-from sotto.wire.format import Row, decode_message, encode_message
+from sotto.wire.format import Row, encode_message
 from sotto.wire.reasons import Reason
 
 HOUR = 3_600_000
@@ -142,31 +138,6 @@ def test_which_messages_suffer_depends_on_the_seed(plan: CompiledPlan, target: T
 
     assert planted(1) == planted(1)
     assert planted(1) != planted(2)
-
-
-def test_misbehaviour_happens_once_in_its_period(plan: CompiledPlan, target: Target) -> None:
-    sent = message(plan, level=1)
-    row = decode_message(sent).groups[0].rows[0]
-    quiet = {"duplicates": 0.0, "held": 0.0, "garbage": 0.0}
-    network = FaultyNetwork(target, periods=frozenset([2271]), **quiet)
-    extra = [decode_message(body) for _, body in list(network.carry(4, NOW, sent))[1:]]
-    rows = [each.groups[0].rows[0] for each in extra]
-    assert [each.pseudonym for each in rows] == [row.pseudonym] * EXTRA_CHAINS
-    assert len({each.chain for each in rows} | {row.chain}) == EXTRA_CHAINS + 1
-    last = plan.metric("carrier").cost
-    assert plan.cost + EXTRA_CHAINS * last > plan.ceilings.period
-    ((_, again),) = list(network.carry(5, NOW, sent))[1:]
-    other = decode_message(again).groups[0].rows[0]
-    assert other[:4] == row[:4]
-    assert other.payload != row.payload
-    assert len(list(network.carry(4, NOW, sent))) == 1
-    assert len(list(network.carry(6, NOW, sent))) == 1
-    assert network.misbehaved == [
-        Misbehaviour(4, 2271, OVERSPENDS),
-        Misbehaviour(5, 2271, RERANDOMIZES),
-    ]
-    calm = FaultyNetwork(target, periods=frozenset([2270]), **quiet)
-    assert len(list(calm.carry(4, NOW, sent))) == 1
 
 
 def test_damage_loses_nothing_that_is_elsewhere(plan: CompiledPlan, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 
 from deploy.errors import DeployError
 from deploy.flink import __main__ as command
-from deploy.flink import archives as archives_module
+from deploy.flink import cluster
 from deploy.flink.archives import JOB_SERVER, SOURCE
 from deploy.flink.cluster import LocalFlink, Ports
 from deploy.ports import free_ports
+from deploy.process import Process
 
 pytestmark = pytest.mark.slow
 
@@ -27,16 +29,29 @@ def listening(pid: int) -> set[str]:
     }
 
 
-def test_of_two_starts_one_starts_it_again_where_it_was_and_needs_no_network(local, monkeypatch):
-    monkeypatch.setattr(archives_module, "fetch", lambda _: pytest.fail("a network is needed"))
-    address = local.address
-    assert local.stop()
-    assert not local.running
-    assert not local.stop()
+def test_of_two_starts_one_starts_it_where_it_was(tmp_path, monkeypatch):
+    session, started = LocalFlink(tmp_path), []
+    entered, go_on = threading.Event(), threading.Event()
+
+    def start(self, missing, folders, say):
+        entered.set()
+        assert go_on.wait(600)
+        started.extend(missing)
+
+    monkeypatch.setattr(cluster, "archives", list)
+    monkeypatch.setattr(Process, "pid", property(lambda self: 1 if started else None))
+    monkeypatch.setattr(LocalFlink, "_start", start)
     with ThreadPoolExecutor(2) as callers:
-        started = sorted(callers.map(lambda _: local.start(), range(2)))
-    assert started == [False, True]
-    assert local.address == address
+        first = callers.submit(session.start)
+        assert entered.wait(600)
+        second = callers.submit(session.start)
+        go_on.set()
+        assert (first.result(600), second.result(600)) == (True, False)
+    assert started == list(session.parts)
+    address = session.address
+    started.clear()
+    assert session.start()
+    assert session.address == address
 
 
 def test_it_listens_on_loopback_alone_save_for_beam_s_services(local):

@@ -1,4 +1,4 @@
-"""The project's own broker: starts, stops, keeps what it holds, and says what is wrong."""
+"""The project's own broker: starts, stops, and says what is wrong."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from aggregated import read_all
-from messages import message
 
-from clientsdk import KafkaPublisher
 from deploy import jars
 from deploy.errors import DeployError
 from deploy.kafka import __main__ as command
@@ -22,22 +19,6 @@ from deploy.kafka.broker import LocalBroker
 from deploy.kafka.probe import answers
 
 pytestmark = pytest.mark.slow
-
-
-def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
-    local, broker, topic, monkeypatch
-):
-    monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
-    publisher = KafkaPublisher(broker, topic, timeout=600)
-    publisher.publish(1, message(b"kept"))
-    publisher.close()
-    servers = local.servers
-    assert local.stop()
-    assert not local.running
-    assert not local.stop()
-    local.start()
-    assert local.servers == servers
-    assert [record.value for record in read_all(broker, topic)] == [message(b"kept")]
 
 
 def test_two_do_not_run_in_one_folder_and_ports_are_not_shared(local, tmp_path):

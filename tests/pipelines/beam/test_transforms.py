@@ -6,13 +6,9 @@ see a watermark at once, so that it stops wherever a timer stands, and just afte
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -270,62 +266,3 @@ def test_a_job_has_a_name(tmp_path):
         beam.Pipeline(FNAPI, options=SottoOptions([])) as p,
     ):
         p | create([]) | AggregateReports(FixedPlans.of(small_plans()))
-
-
-#: Written from docs/guides/beam.md alone. The source is a table of SQLite.
-OUTSIDE = """
-import sqlite3, sys
-import apache_beam as beam
-from apache_beam.transforms.window import TimestampedValue
-from pipelines.beam import *
-from sotto.plan.compiled import CompiledPlan
-
-def rows(path):
-    for append, message in sqlite3.connect(path).execute("SELECT append_ms, message FROM taken"):
-        yield TimestampedValue(message, append / 1000)
-
-def text(pair):
-    return b" ".join(pair).hex()
-
-plans = FixedPlans.of([CompiledPlan.from_json(open(path, "rb").read()) for path in sys.argv[2:]])
-runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-with beam.Pipeline(runner, options=SottoOptions([], sotto_job="outside")) as p:
-    read = (
-        p
-        | beam.Create([sys.argv[1]])
-        | beam.FlatMap(rows).with_output_types(bytes)
-        | DecodeReports(plans)
-    )
-    counted = read.rows | CountReports(plans)
-    documents = (
-        counted.changes | EstimateWindows(plans),
-        counted.audits | AuditPeriods(plans),
-        (read.notes, counted.notes) | "Notes" >> beam.Flatten() | ReportHealth(plans),
-    ) | "Documents" >> beam.Flatten()
-    documents | beam.Map(text) | beam.io.WriteToText("documents", num_shards=1)
-    rejected = (read.rejected, counted.rejected) | "Rejected" >> beam.Flatten()
-    rejected = rejected | "Hex" >> beam.Map(bytes.hex)
-    rejected | "Rejects" >> beam.io.WriteToText("rejects", num_shards=1)
-"""
-
-
-@pytest.mark.real_randomness
-def test_a_pipeline_outside_the_tree_comes_to_what_a_run_comes_to(tmp_path):
-    messages, wanted = case(2)
-    with closing(sqlite3.connect(tmp_path / "taken.db")) as database, database:
-        database.execute("CREATE TABLE taken (append_ms INTEGER, message BLOB)")
-        database.executemany("INSERT INTO taken VALUES (?, ?)", messages)
-    plans = [tmp_path / f"{plan.version}.json" for plan in small_plans()]
-    for path, plan in zip(plans, small_plans(), strict=True):
-        path.write_bytes(plan.to_json())
-    (tmp_path / "outside.py").write_text(OUTSIDE, encoding="utf-8")
-    program = [sys.executable, "outside.py", "taken.db", *map(str, plans)]
-    subprocess.run(program, check=True, cwd=tmp_path, timeout=600)
-    documents = [parse(*line.split(b" ", 1)) for line in lines_of(tmp_path, "documents")]
-    rejects = [one for line in lines_of(tmp_path, "rejects") for one in quarantine.unpack(line)]
-    assert streamed(documents, rejects)._asdict() == wanted._asdict()
-
-
-def lines_of(folder: Path, kind: str) -> list[bytes]:
-    (path,) = folder.glob(f"{kind}-*")
-    return [bytes.fromhex(line) for line in path.read_text("ascii").split()]

@@ -237,6 +237,14 @@ def test_pages_of_other_origins_may_send() -> None:
         async with serving(origins=["https://other.example"]) as (app, _):
             answer = await ask(app, "OPTIONS", REPORTS, headers=asked)
             assert "access-control-allow-origin" not in answer.headers
+            # A proxy may send an empty one for a client that is no page.
+            statuses = {"": 204, "https://other.example": 204}
+            statuses |= {"https://app.example": 403, "null": 403}
+            empty = [("authorization", ""), ("if-none-match", "")]
+            for origin, status in statuses.items():
+                sent = join_messages([message()])
+                answer = await ask(app, "POST", REPORTS, sent, headers=[("origin", origin), *empty])
+                assert answer.status == status, origin
 
     run(check)
 

@@ -274,15 +274,6 @@ def test_an_endless_body_is_refused_and_cut_off(impatient):
         cut_off(connection, b"a" * 65536, 0.01)
 
 
-def test_an_empty_origin_is_none(tmp_path):
-    """A proxy may send one for a client that is no page."""
-    with LiveCollector(tmp_path, "--origin", "https://app.example") as collector:
-        assert collector.post(body(), "Origin: ", "Authorization:", "If-None-Match: ") == 204
-        assert collector.post(body(), "Origin: https://app.example") == 204
-        assert collector.post(body(), "Origin: https://other.example") == 403
-        assert collector.post(body(), "Origin: null") == 403
-
-
 def test_a_connection_lives_for_many_requests_and_ends_when_idle(collector, impatient):
     with collector.connect() as connection:
         for _ in range(20):
