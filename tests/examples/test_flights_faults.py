@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +16,8 @@ from examples.flights.faults import (
     FaultyNetwork,
     Forge,
     Target,
-    damage,
 )
 from mechanisms.coins import shard_of
-from sotto.log.reader import Corrupt
-from sotto.log.writer import LogReader, LogWriter, partitions
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -138,18 +133,3 @@ def test_which_messages_suffer_depends_on_the_seed(plan: CompiledPlan, target: T
 
     assert planted(1) == planted(1)
     assert planted(1) != planted(2)
-
-
-def test_damage_loses_nothing_that_is_elsewhere(plan: CompiledPlan, tmp_path: Path) -> None:
-    sent = [message(plan, seed=seed) for seed in range(60)]
-    with LogWriter(tmp_path, "a") as writer:
-        for number, body in enumerate(sent):
-            writer.append(body, NOW + number)
-    damaged = damage(tmp_path)
-    first, second = (LogReader(lane) for lane in partitions(tmp_path))
-    assert [record.body for record in first.records()] == sent
-    kinds = Counter(type(record) for record in second.records())
-    assert kinds[Corrupt] == damaged > 5
-    intact = [record.body for record in second.records() if not isinstance(record, Corrupt)]
-    assert len(intact) == 40 - damaged
-    assert set(intact) < set(sent)
