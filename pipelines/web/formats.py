@@ -16,10 +16,11 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 def percent(value: float) -> str:
     """Return a share as a percentage of three digits.
 
-    >>> percent(0.15234), percent(-0.0004), percent(1.0)
-    ('15.2 %', '−0.04 %', '100 %')
+    >>> percent(0.15234), percent(-0.0004), percent(1.0), percent(17.83)
+    ('15.2 %', '−0.04 %', '100 %', '1,783 %')
     """
-    return f"{100 * value:.3g} %".replace("-", "−") if abs(value) < 9.995 else f"{value:.3g}"
+    text = f"{100 * value:.3g}" if abs(value) < 9.995 else f"{100 * value:,.0f}"
+    return f"{text} %".replace("-", "−")
 
 
 def number(value: float) -> str:

@@ -136,10 +136,13 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
 
 def distribution(view: MetricView) -> Mapping[str, object] | None:
     """Return the distribution of a number, its quantiles, its mean and its bits."""
+    cumulative = view.of_kind("cdf")
     points = {
         float(row.item): row
-        for row in view.of_kind("cdf")
-        if _drawn(row.value) is not None and formats.is_number(row.item)
+        for row in cumulative
+        # A bin such as "2 to 4" has no place on an axis; without it the curve would mislead.
+        if _drawn(row.value) is not None
+        and all(formats.is_number(each.item) for each in cumulative)
     }
     quantiles = [row for row in view.of_kind("quantile") if row.value is not None]
     bits = [row for row in view.of_kind("bit") if row.value is not None]
@@ -153,7 +156,7 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
 
 
 def _curve(view: MetricView, points: Mapping[float, EstimateRecord]) -> charts.Chart:
-    units = {row.unit for row in view.of_kind("mean", "quantile") if row.unit}
+    units = {row.unit for row in view.of_kind("mean", "quantile") if row.unit not in (None, "rank")}
     ordered = dict(sorted(points.items()))
     ends = [ends for row in ordered.values() if (ends := charted(row)[1]) is not None]
     return charts.distribution(

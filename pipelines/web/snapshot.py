@@ -6,7 +6,8 @@ state directory also the plans and how the last run went.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -34,6 +35,8 @@ MOST_WINDOWS, MOST_DRAWN = 60, 400
 #: Figures of a metric that stand for it, at most, and of which kinds they may be.
 HEADLINES = 3
 HEADLINE_KINDS = ("share", "mean", "missing", "string", "group", "unexplained")
+#: Items of the two estimates between which a mean lies where reports do not tell values apart.
+_BOUNDS = ("at least", "at most")
 #: The number of windows whose estimates are kept, and of metrics whose windows are.
 _KEPT = 64
 
@@ -83,12 +86,13 @@ class ResultsSnapshot:
     @cached_property
     def headlines(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The estimates that may stand for each metric, of its newest complete window."""
-        return by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
+        return by_metric(one_mean(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES)))
 
     @cached_property
     def so_far(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The same of its newest window, where that is still open."""
-        return by_metric(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
+        found = self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True)
+        return by_metric(one_mean(found))
 
     @cached_property
     def reports(self) -> int:
@@ -168,7 +172,7 @@ class ResultsSnapshot:
         return self._estimates(window.key, window.window_start)
 
     def _read(self, key: MetricKey, start: datetime) -> list[EstimateRecord]:
-        return self.reader.estimates(Chosen(**key._asdict(), starts=[start]))
+        return one_mean(self.reader.estimates(Chosen(**key._asdict(), starts=[start])))
 
     def segments(self, window: Window) -> dict[str, Window]:
         """Return a window's segments by name, with that of all reports."""
@@ -189,7 +193,8 @@ class ResultsSnapshot:
         found: dict[tuple[str, str, str], dict[datetime, EstimateRecord]] = {}
         wanted: dict[str, list[str]] = {}
         for kind, item in figures:
-            wanted.setdefault(kind, []).append(item)
+            wanted.setdefault(kind, []).extend(_BOUNDS if (kind, item) == ("mean", "") else ())
+            wanted[kind].append(item)
         for kind, items in wanted.items():
             chosen = Chosen(
                 **key._asdict(),
@@ -198,10 +203,39 @@ class ResultsSnapshot:
                 items=tuple(items),
                 starts=[each.window_start for each in windows],
             )
-            for each in self.reader.estimates(chosen):
+            for each in one_mean(self.reader.estimates(chosen)):
                 name = (each.kind, each.item, each.segment)
                 found.setdefault(name, {})[each.window_start] = each
         return found
+
+
+def one_mean(rows: Iterable[EstimateRecord]) -> list[EstimateRecord]:
+    """Return estimates in which two bounds of a mean are one figure, as pages show it.
+
+    Reports that do not tell some values apart leave a mean between two bounds. The figure is their
+    middle; its interval begins at the lower end of one and ends at the upper end of the other.
+    """
+    found: list[EstimateRecord] = []
+    for row in rows:
+        if (row.kind, row.item) == ("mean", _BOUNDS[1]) and found[-1:]:
+            least = found.pop()
+            row = replace(
+                row,
+                item="",
+                value=_middle(least.value, row.value),
+                shown=_middle(least.shown, row.shown),
+                low=least.low,
+                forged_down=least.forged_down,
+                reach=least.reach
+                and row.reach
+                and tuple((a, d) for (a, _), (_, d) in zip(least.reach, row.reach, strict=True)),
+            )
+        found.append(row)
+    return found
+
+
+def _middle(least: float | None, most: float | None) -> float | None:
+    return None if least is None or most is None else (least + most) / 2
 
 
 def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:

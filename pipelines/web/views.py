@@ -232,7 +232,7 @@ def forged_of(row: EstimateRecord) -> str:
         return "not stated"
     ends = row.forged_down, row.forged_up
     down, up = (formats.difference(upward(each, 2), row.unit) for each in ends)
-    return f"−{down}, +{up}"
+    return f"−{down.split()[0]}, +{up}"
 
 
 def name_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
@@ -243,4 +243,5 @@ def name_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
         return row.item
     if row.kind == "cdf":
         return f"at or below {row.item}"
-    return f"{row.kind} {row.item}".strip()
+    kind = "mean rank" if (row.kind, row.unit) == ("mean", "rank") else row.kind
+    return f"{kind} {row.item}".strip()

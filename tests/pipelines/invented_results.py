@@ -39,6 +39,7 @@ metrics:
   speed: {type: number, range: [0, 60], unit: s, outside: clip, missing: true, mechanism: threshold,
     window: 7d, ladder: *ladder}
   page: {type: string, bits: 128, hashes: 2, cohorts: 16, window: 7d, ladder: *ladder}
+  visits: {type: ordinal, edges: [0, 1, 2, 5], mechanism: brr, window: 7d, ladder: *ladder}
 """).compile()
 KEY = {"collector": "app.example", "plan": "look", "version": 1}
 
@@ -112,10 +113,25 @@ def _pages(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     ]
 
 
+def _visits(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """Return those of bins of which reports do not tell two apart."""
+    of = window("visits", at, 600, revision)
+    reach = {"unit": "rank", "reach": [[2.0, 1.0]] * 3}
+    groups = {"0": 0.2, "1": 0.3, "2 to 4 to 5 or more": 0.5}
+    rows = [estimate(of, n, "group", *each) for n, each in enumerate(groups.items())]
+    rows += [estimate(of, 3, "mean", "at least", 2.3, **reach)]
+    rows += [estimate(of, 4, "mean", "at most", 2.7, **reach | {"reach": [[3.0, 4.0]] * 3})]
+    cumulative = {"0": 0.2, "1": 0.5, "2 to 4": 0.9}
+    return of, rows + [
+        estimate(of, 5 + n, "cdf", *each) for n, each in enumerate(cumulative.items())
+    ]
+
+
 def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
     """Write results to a database in a folder, over those that it has, and return its URL."""
     few = window("speed", 1, 7, generation, withheld="7 reports, the plan asks for 20")
     changed = [_themes(at, generation) for at in range(windows)]
+    changed += [_visits(at, generation) for at in range(2)]
     changed += [_speeds(generation), _pages(generation), *_segments(generation)]
     changed += [(few, [estimate(few, 0, "mean", "", None, withheld=few["withheld"])])]
     period = {"collector": "app.example", "period_start": START, "period_end": START + 7 * DAY}

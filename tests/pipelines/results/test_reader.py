@@ -224,7 +224,7 @@ def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path
     speeds = [each for each in windows if each.metric == "speed"]
     assert [each.withheld is None for each in speeds] == [True, False]
     last = {each.metric: each for each in windows}
-    wanted = [last["page"], *speeds, last["theme"]]
+    wanted = [last["page"], *speeds, last["theme"], last["visits"]]
     assert found == [(each.metric, each.window_start, each.withheld) for each in wanted]
     assert reader.reports() == sum(each.reports for each in windows)
     kinds = ("share", "mean", "missing", "string")
@@ -236,6 +236,8 @@ def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path
         ("speed", "missing", 1),
         ("theme", "share", 0),
         ("theme", "share", 1),
+        ("visits", "mean", 3),
+        ("visits", "mean", 4),
     ]
     assert {each.window_start for each in rows if each.metric == "theme"} == {
         last["theme"].window_start

@@ -173,6 +173,19 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
     assert not any(each in page(snapshot, PLANS, public=True) for each in of_the_job)
 
 
+def test_a_mean_between_two_bounds_is_one_figure_and_bins_have_no_curve(snapshot):
+    assert "mean rank2.52.26 to 2.74" in Html(page(snapshot, OVERVIEW)).text
+    shown = Html(page(snapshot, METRIC, name="visits")).text
+    assert "mean rank at" not in shown
+    assert "Distribution" not in shown
+    assert "Distribution" in page(snapshot, METRIC, name="speed")
+    (key,) = (each for each in snapshot.newest if each.metric == "visits")
+    rows = snapshot.history(key, [("mean", "")], snapshot.windows(key))["mean", "", ""].values()
+    assert [(row.value, row.low, row.high, row.reach[0]) for row in rows] == [
+        (2.5, 2.26, 2.74, (2.0, 4.0))
+    ] * 2
+
+
 def test_every_kind_has_a_sentence():
     meaning = rendering.environment().get_template("words.html.j2").module.meaning
     for kind in ("share", "group", "mean", "missing", "quantile", "cdf", "bit", "string",
@@ -218,9 +231,12 @@ def test_the_statements_of_the_first_page_do_not_grow_with_the_cards(snapshot):
     def statements_of(find: str, cards: int) -> int:
         own, found = ResultsSnapshot(snapshot.reader, snapshot.revision), []
         view = OverviewView(own, rendering.ServedLinks(), False, find=find)
-        sql.event.listen(sql.Engine, "before_cursor_execute", count := lambda *a: found.append(a))
-        assert len(overview.metrics(view)["cards"]) == cards
+        sql.event.listen(
+            sql.Engine, "before_cursor_execute", count := lambda *a: found.append(a[2])
+        )
+        shown = overview.metrics(view)["cards"]
         sql.event.remove(sql.Engine, "before_cursor_execute", count)
+        assert len(shown) == cards
         return len(found)
 
-    assert statements_of("", 3) == statements_of("theme", 1) > 0
+    assert statements_of("", 4) == statements_of("theme", 1) > 0
