@@ -225,10 +225,6 @@ def one_mean(rows: Iterable[EstimateRecord]) -> list[EstimateRecord]:
                 value=_middle(least.value, row.value),
                 shown=_middle(least.shown, row.shown),
                 low=least.low,
-                forged_down=least.forged_down,
-                reach=least.reach
-                and row.reach
-                and tuple((a, d) for (a, _), (_, d) in zip(least.reach, row.reach, strict=True)),
             )
         found.append(row)
     return found

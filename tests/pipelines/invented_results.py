@@ -116,11 +116,10 @@ def _pages(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
 def _visits(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     """Return those of bins of which reports do not tell two apart."""
     of = window("visits", at, 600, revision)
-    reach = {"unit": "rank", "reach": [[2.0, 1.0]] * 3}
     groups = {"0": 0.2, "1": 0.3, "2 to 4 to 5 or more": 0.5}
     rows = [estimate(of, n, "group", *each) for n, each in enumerate(groups.items())]
-    rows += [estimate(of, 3, "mean", "at least", 2.3, **reach)]
-    rows += [estimate(of, 4, "mean", "at most", 2.7, **reach | {"reach": [[3.0, 4.0]] * 3})]
+    rows += [estimate(of, 3, "mean", "at least", 2.3, unit="rank")]
+    rows += [estimate(of, 4, "mean", "at most", 2.7, unit="rank")]
     cumulative = {"0": 0.2, "1": 0.5, "2 to 4": 0.9}
     return of, rows + [
         estimate(of, 5 + n, "cdf", *each) for n, each in enumerate(cumulative.items())
