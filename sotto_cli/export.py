@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipelines.results.export import export
+    from pipelines.results.encode import export
     from pipelines.results.reader import ResultsReader
 
     files = _files(args.out, args.table, args.format)

@@ -92,8 +92,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     from pipelines.exporter.alerts import KeptAlerts
-    from pipelines.exporter.health import JobsCollector
-    from pipelines.exporter.jobs import reader_of_streams, readers_of_runs
+    from pipelines.exporter.health import JobsCollector, reader_of_streams, readers_of_runs
 
     if not args.state and args.database is None:
         raise ParameterError("--state or --database must name the job's")

@@ -1,19 +1,21 @@
-"""Rows of rows as JSON, CSV, Parquet or Arrow, with the view's columns and what they mean."""
+"""Rows as JSON, CSV, Parquet or Arrow, with the view's columns and what they mean; and in files."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.results.fields import Kind, moment
-from pipelines.results.reader import Row
-from pipelines.results.views import RowSet
+from pipelines.results.reader import ResultsReader, Row
+from pipelines.results.views import RowSet, View
 from sotto.csv_cells import write_csv_rows
 
 #: Writes rows, which come some at a time, to a file.
@@ -116,3 +118,40 @@ WRITERS: Mapping[str, Writer] = {
     "parquet": write_parquet,
     "arrow": write_arrow,
 }
+
+
+def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> dict[Path, int]:
+    """Write each view to its file, as of one moment, and return how many rows each file has.
+
+    Files that are there are replaced once all are written. ``format``: ``parquet``, ``csv``,
+    ``arrow`` or ``json``.
+
+    Raises ResultsError if the results cannot be read, OSError if a file cannot be written.
+    """
+    paths = {view.name: path for path, view in files.items()}
+
+    def write(view: View, batches: Iterator[Sequence[Row]]) -> int:
+        counted = 0
+
+        def rows() -> Iterator[Sequence[Row]]:
+            nonlocal counted
+            for batch in batches:
+                counted += len(batch)
+                yield batch
+
+        with _beside(paths[view.name]).open("wb") as file:
+            WRITERS[format](view, rows(), file)
+        return counted
+
+    try:
+        counts = reader.read_all(list(files.values()), write)
+        for path in files:
+            os.replace(_beside(path), path)
+    finally:
+        for path in files:
+            _beside(path).unlink(missing_ok=True)
+    return dict(zip(files, counts, strict=True))
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".new")

@@ -29,7 +29,7 @@ from mechanisms.looks import arm_variance, boundaries, drift_of
 from pipelines.aggregation.comparison import ERROR
 from pipelines.aggregation.result_rows import shared_part
 from pipelines.results.fields import milliseconds, moment
-from pipelines.results.records import ArmEffect, EstimateRecord
+from pipelines.results.records import ArmEffect, EstimateRecord, MetricKey
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.segments import PlannedDecision
 
@@ -72,10 +72,7 @@ def _of_metric(
     for arm in others:
         of_arm = differences.get(arm, ())
         said: dict[str, Any] = {
-            "collector": plan.collector,
-            "plan": plan.plan,
-            "version": plan.version,
-            "metric": metric.name,
+            **MetricKey(plan.collector, plan.plan, plan.version, metric.name)._asdict(),
             "experiment": plan.experiment.name,
             "arm": arm,
             "arms_p_value": even,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pipelines.exporter.freshness import stale
 from pipelines.results.records import EstimateRecord, MetricKey, Window
 from pipelines.web import alerts, formats
 from pipelines.web.snapshot import by_metric
 from pipelines.web.views import OverviewView, PageView, headlines, name_of, newest, title_of
+from pipelines.web.watching import stale
 from sotto.clocks import now_ms
 
 #: Problems, and figures that moved, that are named at most.

@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.committed import Committed, committed
-from pipelines.exporter.freshness import NOT_LOOKED, stale
 from pipelines.exporter.lag import (
     Lag,
     Watched,
@@ -26,6 +26,7 @@ from pipelines.exporter.lag import (
     lag_of_stream,
 )
 from pipelines.exporter.readings import Reading, Status, read
+from pipelines.results.fields import milliseconds, moment
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Health
 from pipelines.sources.base import SKEW
@@ -45,6 +46,9 @@ _NEARLY, _MOST_FREE, _FULL = 0.05, 20 << 30, 1 << 20
 _LONG, _OLD = 900_000, 3_600_000
 #: ms for which records from the future are a problem after they were taken.
 _FUTURE = 86_400_000
+#: ms since the job last looked, or since the newest report came. The first is the threshold of the
+#: rule SottoNotLooking, the second of SottoNoReports.
+NOT_LOOKED, NO_REPORTS = 900_000, 7 * 86_400_000
 _WHY: dict[str, str] = {
     Problem.DISK: "its disk is full",
     Problem.BROKER: "the broker could not be used",
@@ -232,3 +236,25 @@ def _disks(places: Mapping[str, Path]) -> list[Disk]:
         usage = shutil.disk_usage(path)
         disks.append(Disk(" and ".join(names), usage.free, usage.total))
     return disks
+
+
+def stale(health: Iterable[Health], last: LastRun | None, now: int) -> list[str]:
+    """Return why results are old at a time, ms, in sentences; none where they are not.
+
+    ``last``: what the state directory says of the last run; None where there is no directory.
+    """
+    found = []
+    if last is not None and now - last.looked > NOT_LOOKED:
+        when = f"since {_time(moment(last.looked))}" if last.looked else "at all"
+        found.append(f"The job has not looked for reports {when}: is it running?")
+    for each in health:
+        if each.clock is not None and now - milliseconds(each.clock) > NO_REPORTS:
+            found.append(
+                f"The results of {each.collector} are old: their newest report came at "
+                f"{_time(each.clock)}."
+            )
+    return found
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"

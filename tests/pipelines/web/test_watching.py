@@ -23,7 +23,6 @@ from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.watch import AlertWatch
 from pipelines.bounded import driver
 from pipelines.bounded.run import aggregate
-from pipelines.exporter import freshness
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.lag import WatchedLog
 from pipelines.exporter.readings import Reading, Status
@@ -69,7 +68,7 @@ def roomy(monkeypatch, free=100 * GIB, total=200 * GIB):
     usage = SimpleNamespace(free=free, total=total)
     monkeypatch.setattr(watching.shutil, "disk_usage", lambda path: usage)
     # The reports of these tests are of earlier years.
-    monkeypatch.setattr(freshness, "NO_REPORTS", 1 << 62)
+    monkeypatch.setattr(watching, "NO_REPORTS", 1 << 62)
 
 
 def test_a_job_that_is_well_has_no_problem(job, monkeypatch):
@@ -222,7 +221,7 @@ def test_a_silent_partition_is_named_with_its_rule(job, monkeypatch):
 
 
 def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path, monkeypatch):
-    monkeypatch.setattr(freshness, "NO_REPORTS", 1 << 62)
+    monkeypatch.setattr(watching, "NO_REPORTS", 1 << 62)
     results = MovingResults(tmp_path)
     results.write({"red": [(0.2, 0.02)] * 20, "blue": [(0.7, 0.02)] * 20})
     moved = AlertWatch(results.reader(), Configuration(), tmp_path / "alerts.json")
