@@ -91,16 +91,7 @@ def board(view: BoardView) -> Mapping[str, object]:
         if found is None or view_of is None:
             missing.append(each.metric)
             continue
-        shown.append(
-            {
-                "name": each.metric,
-                "title": view_of.title,
-                "link": view.links.metric(view_of.key, None, view_of.query),
-                "segment": each.segment,
-                "chart": found["chart"],
-                "marks": found["marks"],
-            }
-        )
+        shown.append((view_of, found))
     return {"shown": shown, "missing": missing}
 
 

@@ -17,7 +17,8 @@ _CHARTED, _LISTED = 25, 200
 def experiments(view: PageView) -> Mapping[str, object]:
     """Return all experiments of known plans."""
     named = groupby(view.snapshot.effects, lambda row: (row.collector, row.plan, row.version))
-    return {"experiments": [_result(view, MetricKey(*name, ""), [*rows]) for name, rows in named]}
+    results = [_result(view, MetricKey(*name, ""), [*rows]) for name, rows in named]
+    return {"experiments": results, "listed": _LISTED, "uneven": SAMPLE_RATIO_ERROR}
 
 
 def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mapping[str, object]:
@@ -30,17 +31,13 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
     tested = [row for row in rows if row.arms_p_value is not None]
     links = {row.metric: key._replace(metric=row.metric) for row in rows}
     return {
-        "title": f"{plan.experiment.name} of {plan.plan}, version {plan.version}",
-        "first": plan.experiment.arms[0],
+        "plan": plan,
         "spans": {(row.start, row.end) for row in known if row.start and row.end},
         "decisions": [row for row in known if row.looks],
-        "decides": plan.decision is not None,
-        "others": others[:_LISTED],
-        "more": max(len(others) - _LISTED, 0),
+        "others": others,
         "chart": _chart(known) if known else None,
         "not_compared": {row.metric: row.withheld for row in rows if row.withheld},
         "least_even": min(tested, key=lambda row: row.arms_p_value or 0.0, default=None),
-        "uneven": SAMPLE_RATIO_ERROR,
         "links": {
             name: view.links.metric(metric) if metric in view.snapshot.newest else None
             for name, metric in links.items()
