@@ -9,9 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictStr,
@@ -22,7 +20,7 @@ from pydantic import (
 
 from pipelines.alerts.notifiers import NOTIFIERS
 from pipelines.alerts.notifiers.base import Notifier, checked_url
-from pipelines.storage.yaml_files import read_yaml
+from pipelines.storage.yaml_files import YamlModel, read_yaml
 from sotto.plan.scalars import Duration
 
 #: Kinds of estimates that can be watched, and those that are unless others are named.
@@ -30,13 +28,7 @@ Kind = Literal["share", "group", "mean", "missing", "bit", "string"]
 KINDS: tuple[Kind, ...] = ("share", "group", "mean", "missing")
 
 
-class _ConfigurationModel(BaseModel):
-    """A mapping of the file: unknown keys are refused, and nothing changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MetricWatched(_ConfigurationModel):
+class MetricWatched(YamlModel):
     """A metric whose figures are watched."""
 
     metric: StrictStr
@@ -54,7 +46,7 @@ class MetricWatched(_ConfigurationModel):
     season: Duration | None = None
 
 
-class Holiday(_ConfigurationModel):
+class Holiday(YamlModel):
     """Days, in UTC, whose windows are neither judged nor learned from."""
 
     name: StrictStr
@@ -87,7 +79,7 @@ class Holiday(_ConfigurationModel):
 #: All keys of ``notify``, each of them optional.
 _NotifyFile = create_model(
     "_NotifyFile",
-    __base__=_ConfigurationModel,
+    __base__=YamlModel,
     **{name: (kind | None, None) for name, kind in NOTIFIERS.items()},  # type: ignore[call-overload]
 )
 
@@ -98,7 +90,7 @@ def _configured(given: object, info: ValidationInfo) -> dict[str, Notifier]:
     return {name: notifier for name, notifier in found if notifier is not None}
 
 
-class Configuration(_ConfigurationModel):
+class Configuration(YamlModel):
     """Figures to watch, how often an alert may be false, days that do not count, who is told."""
 
     #: Expected number of false alarms of all watched figures together.

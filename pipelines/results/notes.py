@@ -9,16 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from pipelines.results.fields import moment
-from pipelines.storage.yaml_files import read_yaml
+from pipelines.storage.yaml_files import YamlModel, read_yaml
 from sotto.plan.durations import parse_time
 
 #: Bytes of a request that adds a note, at most.
@@ -32,10 +26,8 @@ def _time(given: object) -> datetime:
     return moment(parse_time(str(given)))
 
 
-class TimeNote(BaseModel):
+class TimeNote(YamlModel):
     """A note: when something happened, and what it was."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     at: Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str)]
     text: Annotated[str, Field(min_length=1, max_length=120), AfterValidator(str.strip)]

@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sotto.errors import ParameterError
 from sotto.plan.document import yaml_reason
 
 T = TypeVar("T")
+
+
+class YamlModel(BaseModel):
+    """A mapping of a file: unknown keys are refused, and nothing changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def read_yaml(path: Path, kind: type[T], empty: object) -> T:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from pipelines.storage.yaml_files import read_yaml
+from pipelines.storage.yaml_files import YamlModel, read_yaml
 
 _Text = Annotated[str, BeforeValidator(str)]
 
 
-class _BoardsModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BoardChart(_BoardsModel):
+class BoardChart(YamlModel):
     """A metric over time, as the address of its page names plan, range, segment and figures."""
 
     metric: str
@@ -27,7 +23,7 @@ class BoardChart(_BoardsModel):
     items: tuple[str, ...] = ()
 
 
-class Board(_BoardsModel):
+class Board(YamlModel):
     """A board: its name in addresses, its title, its charts from the top."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
@@ -35,7 +31,7 @@ class Board(_BoardsModel):
     charts: tuple[BoardChart, ...] = Field(min_length=1, max_length=40)
 
 
-class BoardsFile(_BoardsModel):
+class BoardsFile(YamlModel):
     """The boards of a file, and the origins whose pages may show charts inside of theirs."""
 
     boards: tuple[Board, ...] = ()

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from pipelines.alerts.watch import AlertWatch
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.lag import (
@@ -58,14 +59,6 @@ _WHY: dict[str, str] = {
 }
 
 _logger = logging.getLogger(__name__)
-
-
-class PeriodicWatch(Protocol):
-    """Something that looks again and again."""
-
-    def run(self, stopped: threading.Event, seconds: float, /) -> None:
-        """Look, so many seconds apart, until ``stopped`` is set."""
-        ...
 
 
 class Disk(NamedTuple):
@@ -209,7 +202,7 @@ class JobWatch:
 
 
 @contextmanager
-def looking(watch: PeriodicWatch | None) -> Iterator[None]:
+def looking(watch: JobWatch | AlertWatch | None) -> Iterator[None]:
     """Let a watch look as long as the block runs, if there is one."""
     if watch is None:
         yield

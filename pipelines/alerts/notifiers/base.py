@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationInfo
+from pydantic import AfterValidator, PrivateAttr, ValidationInfo
 
 from pipelines.alerts.kept import Alert
+from pipelines.storage.yaml_files import YamlModel
 from sotto.errors import SottoError
 
 #: Seconds within which a connection is made, and then those within which all of a message is sent
@@ -30,14 +31,12 @@ class NotificationError(SottoError):
     """An alert could not be delivered; it may be later. The text has no secret."""
 
 
-class Notifier(BaseModel, ABC):
+class Notifier(YamlModel, ABC):
     """A way in which alerts leave; its fields are its keys in the configuration of alerts.
 
     Wrong values are refused when the configuration is read, secrets in files included. A
     :class:`NamedFile` is a file beside the configuration.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @abstractmethod
     def send(self, alert: Alert, now: datetime) -> None:
