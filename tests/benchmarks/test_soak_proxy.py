@@ -89,30 +89,21 @@ def test_what_is_stalled_comes_late(proxy, connection):
     assert connection.recv(1000) == b"late"
 
 
-def test_a_reset_ends_connections_and_lets_new_ones_in(proxy, connection):
-    proxy.become(Network.RESET)
+@pytest.mark.parametrize("network", [Network.RESET, Network.REFUSED, Network.HALF_CLOSED])
+def test_connections_end(proxy, connection, network):
+    proxy.become(network)
     assert ended(connection)
+    if network is Network.REFUSED:
+        # Whether connecting still succeeds depends on how soon the reset comes.
+        with (
+            contextlib.suppress(ConnectionError),
+            socket.create_connection((HOST, proxy.port), timeout=300) as another,
+        ):
+            assert ended(another)
+    if network is not Network.RESET:
+        proxy.become(Network.WHOLE)
     with socket.create_connection((HOST, proxy.port), timeout=300) as another:
         assert said(another, b"after") == b"after"
-
-
-def test_refused_connections_end_at_once(proxy, connection):
-    proxy.become(Network.REFUSED)
-    assert ended(connection)
-    # Whether connecting still succeeds depends on how soon the reset comes.
-    with (
-        contextlib.suppress(ConnectionError),
-        socket.create_connection((HOST, proxy.port), timeout=300) as another,
-    ):
-        assert ended(another)
-    proxy.become(Network.WHOLE)
-    with socket.create_connection((HOST, proxy.port), timeout=300) as another:
-        assert said(another, b"after") == b"after"
-
-
-def test_half_closed_connections_end(proxy, connection):
-    proxy.become(Network.HALF_CLOSED)
-    assert ended(connection)
 
 
 def test_what_is_torn_ends_in_its_middle(proxy, connection):

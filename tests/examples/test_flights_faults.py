@@ -108,15 +108,6 @@ def test_only_first_rungs_are_held_back(plan: CompiledPlan, target: Target) -> N
     assert network.planted == {HELD_BACK: 1}
 
 
-def test_what_is_held_back_or_repeated_is_not_late(plan: CompiledPlan, target: Target) -> None:
-    """A first level is sent within two days and hours; the last ones a day after their delay."""
-    for metric in plan.metrics:
-        first, last = metric.delays[0], metric.delays[-1]
-        slack = 2 * plan.resolution + DAY
-        assert first + slack + HOLD < metric.horizon
-        assert last + slack + 5 * DAY < metric.horizon
-
-
 def test_duplicates_are_the_same_bytes_later(plan: CompiledPlan, target: Target) -> None:
     network = FaultyNetwork(target, duplicates=1, held=0, garbage=0)
     sent = message(plan)

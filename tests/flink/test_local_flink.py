@@ -39,7 +39,7 @@ def test_of_two_starts_one_starts_it_where_it_was(tmp_path, monkeypatch):
         started.extend(missing)
 
     monkeypatch.setattr(cluster, "archives", list)
-    monkeypatch.setattr(Process, "pid", property(lambda self: 1 if started else None))
+    monkeypatch.setattr(Process, "pid", property(lambda self: 1 if self in started else None))
     monkeypatch.setattr(LocalFlink, "_start", start)
     with ThreadPoolExecutor(2) as callers:
         first = callers.submit(session.start)
@@ -48,7 +48,10 @@ def test_of_two_starts_one_starts_it_where_it_was(tmp_path, monkeypatch):
         go_on.set()
         assert (first.result(600), second.result(600)) == (True, False)
     assert started == list(session.parts)
-    address = session.address
+    # One that was killed is started again, where it was, and no other.
+    address, killed = session.address, started.pop(1)
+    assert session.start()
+    assert (session.address, started[-1], len(started)) == (address, killed, len(session.parts))
     started.clear()
     assert session.start()
     assert session.address == address

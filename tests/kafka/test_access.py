@@ -85,16 +85,11 @@ def test_what_a_device_may_not_see_does_not_exist_for_it(files):
         publisher.publish(0, message())
 
 
-def send_reports(files):
-    """Let devices send their reports, and something that is no report."""
+def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
     publish(broker_of(files, "devices"), ReportTopic.parse(REPORTS), 6)
     publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=600)
     publisher.publish(0, message())
     publisher.close()
-
-
-def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
-    send_reports(files)
     run = ["aggregate", "--plan", plan_file, "--broker", files["aggregator"], "--topic", REPORTS]
     run += ["--state", str(tmp_path / "state"), "--publish", ESTIMATES]
     assert main([*run, "--publish-quarantine", QUARANTINE]) == 0
@@ -116,12 +111,7 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
         with pytest.raises(KafkaError):
             write(broker_of(files, who), topic)
     write(broker_of(files, "operator"), REQUEUE, idempotent=True, seconds=PATIENCE)
-
-
-def test_an_aggregator_reads_without_a_group(files):
-    """What it has read is kept with its counts: Kafka's offsets are none of its business."""
-    send_reports(files)
-    assert read_all(broker_of(files, "aggregator"), REPORTS)
+    # What is read is kept with its counts: Kafka's offsets are none of an aggregator's business.
     with pytest.raises(GroupAuthorizationFailedError):
         read_all(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
 

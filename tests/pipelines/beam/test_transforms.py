@@ -220,13 +220,6 @@ def test_the_first_report_of_a_shard_behind_a_closed_period_changes_no_closed_wi
     assert "periods: what came after the end is left out" in caplog.text
 
 
-def test_a_message_that_comes_again_counts_once(tmp_path):
-    messages, wanted = case(1)
-    found = outcome(tmp_path, create([*messages, *messages]))
-    assert found[:3] == wanted[:3]
-    assert found.fates["counted"] == wanted.fates["counted"]
-
-
 def test_a_message_from_the_future_is_rejected_and_changes_no_other(tmp_path):
     """Its reports would make a period that never ends."""
     messages, wanted = case(1)

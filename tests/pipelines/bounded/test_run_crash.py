@@ -7,8 +7,6 @@ after a run that nobody disturbed, and the database the same rows.
 from __future__ import annotations
 
 import multiprocessing
-import random
-import time
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -24,8 +22,6 @@ from pipelines.bounded.driver import STEPS
 from pipelines.sources.frozen import FrozenLog
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
-
-SEED = 20_131_201
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,19 +92,6 @@ def test_a_run_stopped_at_any_step_goes_on(world, server, step, occurrence):
 def test_a_run_stopped_within_any_write_goes_on(world, server, occurrence):
     state = world.new_state()
     assert status(started(server, world, state, "write", occurrence)) == STOPPED
-    world.check(state)
-
-
-@pytest.mark.real_randomness
-@pytest.mark.slow
-def test_a_run_killed_again_and_again_goes_on(world, server):
-    source, state = random.Random(SEED), world.new_state()
-    for _ in range(10):
-        process = started(server, world, state)
-        # At any moment of as long as a run takes, and some beyond.
-        time.sleep(source.random() * 1.2 * world.seconds)
-        process.kill()
-        assert status(process) in (0, -9), f"seed {SEED}"
     world.check(state)
 
 

@@ -141,30 +141,6 @@ def test_what_is_stored_has_no_time_finer_than_a_second(tmp_path):
         assert names == {"collector", "collector/lock", f"collector/{0:020d}.seg"}
 
 
-def test_messages_of_one_connection_lie_among_others(tmp_path):
-    """Those that arrive within one hold, however they came."""
-    with LiveCollector(tmp_path, "--hold", "2") as collector:
-        mine, others = [message() for _ in range(8)], [message() for _ in range(60)]
-        # Side by side and in order they are with a probability of 1/8! or less in each of two
-        # rounds.
-        apart = 0
-        for _ in range(2):
-            senders = [collector.connect() for _ in range(4)]
-            before = len(collector.records())
-            for connection, part in zip(
-                senders, (others[:30], mine, others[30:50], others[50:]), strict=True
-            ):
-                connection.sendall(request(body(*part)))
-            for connection in senders:
-                assert connection.recv(100).startswith(b"HTTP/1.1 204")
-                connection.close()
-            stored = [each.body for each in collector.records()[before:]]
-            assert len(stored) == 68
-            places = [stored.index(each) for each in mine]
-            apart += places != list(range(places[0], places[0] + 8))
-        assert apart
-
-
 def cut_off(connection: socket.socket, part: bytes, pause: float) -> int:
     """Send a part over and over until the connection breaks; return how often."""
     begin, sent = time.monotonic(), 0
