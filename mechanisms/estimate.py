@@ -92,10 +92,6 @@ class Estimate:
         wider = replace(self, standard_error=self.standard_error * root, region=None)
         return replace(wider, detection_floor=None if floor is None else floor * root)
 
-    def without_floor(self) -> Estimate:
-        """Return the estimate of a share of which nothing says when it is told from none."""
-        return replace(self, detection_floor=None)
-
     def under(self, share: float, level: float = 0.95) -> tuple[float, float]:
         """Return the interval at a ``level`` if up to a ``share`` of the reports is forged.
 

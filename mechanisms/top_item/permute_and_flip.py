@@ -133,7 +133,9 @@ class PermuteAndFlip(TopItemMechanism):
 
         for item in super().estimate(counts, context):
             # How many devices must have an item for it to be noticed depends on their other items.
-            yield replace(item, estimate=item.estimate.without_floor(), method=Method.BIASED)
+            # Nothing says when such a share is told from none.
+            estimate = replace(item.estimate, detection_floor=None)
+            yield replace(item, estimate=estimate, method=Method.BIASED)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         raise ParameterError(

@@ -138,7 +138,7 @@ def _entries(
 ) -> Iterator[tuple[str, Entry | None, bool]]:
     """Yield the entries of a topic of quarantine, each once; None for what cannot be read."""
     with connected(broker) as topics:
-        sizes = [topics.find_sink(each).partitions for each in (origin, target)]
+        sizes = [topics.find(each).partitions for each in (origin, target)]
     back = {
         (dict(record.headers).get("job"), record.key)
         for record in read_to_end(broker, str(target), sizes[1])

@@ -400,7 +400,7 @@ class RequeueTopic(_Streamed):
         """Return the names of the partitions; none while there is no such topic."""
         with connected(self.broker) as topics:
             try:
-                found = topics.find_sink(SinkTopic.parse(self.topic))
+                found = topics.find(SinkTopic.parse(self.topic))
             except BrokerError:
                 return ()
         return [str(name) for name in PartitionName.of(self.topic, found)]

@@ -37,24 +37,15 @@ class TopicAdmin:
                 found.append(topic)
         return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
 
-    def find(self, topic: ReportTopic) -> FoundTopic:
+    def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
         """Return the description of a topic; raises BrokerError if it does not exist."""
-        known = self.epochs(topic.name)
-        if topic not in known:
-            others = ", ".join(map(str, known))
-            there = f"; there are {others}" if others else ""
-            raise BrokerError(
-                f"there is no topic {topic}{there}: create it with sotto topics create, "
-                "or correct the name"
-            )
-        return self._described(str(topic))
-
-    def find_sink(self, topic: SinkTopic) -> FoundTopic:
-        """Do as :meth:`find` for a topic beside those of reports."""
         if str(topic) not in self._admin.list_topics():
+            others = ", ".join(map(str, self.epochs(topic.name)))
+            there = f"; there are {others}" if others else ""
+            how = f"{topic.name} --sinks" if isinstance(topic, SinkTopic) else topic.name
             raise BrokerError(
-                f"there is no topic {topic}: create it with sotto topics create {topic.name} "
-                "--sinks, or correct the name"
+                f"there is no topic {topic}{there}: create it with sotto topics create {how}, "
+                "or correct the name"
             )
         return self._described(str(topic))
 
@@ -90,7 +81,7 @@ class TopicAdmin:
 
     def check_sink(self, topic: SinkTopic, stay: Stay) -> FoundTopic:
         """Do as :meth:`check` for a topic beside those of reports."""
-        found = self.find_sink(topic)
+        found = self.find(topic)
         return _usable(topic, found, topic.faults(found, stay))
 
     def create_sink(self, topic: SinkTopic, partitions: int, replicas: int, stay: Stay) -> bool:

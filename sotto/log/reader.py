@@ -112,20 +112,10 @@ def first_append(segment: LogSegment) -> int | None:
 
 
 def last_append(segment: LogSegment) -> int | None:
-    """Return when the last whole record of a segment was appended, ms; None if it has none."""
-    with _opened(segment.path) as descriptor:
-        end = sound_size(descriptor, 0, os.fstat(descriptor).st_size)
-        at = len(HEADER)
-        last = None
-        while at < end:
-            buffer = read_at(descriptor, min(BLOCK_BYTES, end - at), at)
-            found = scan(buffer, 0, len(buffer), verify=False)
-            if found.offsets:
-                last = record(buffer, found.offsets[-1])[0]
-            if not found.end:
-                break
-            at += found.end
-    return last
+    """Return the latest append time of a segment's records, ms; None if it has none."""
+    blocks = LogReader(segment.path.parent).blocks(segment.base)
+    latest = max((block.clock for block in blocks), default=EARLIEST)
+    return None if latest == EARLIEST else latest
 
 
 def sound_size(segment: int, start: int, size: int) -> int:

@@ -111,7 +111,10 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
         )
     if metric.data_type is not None and metric.data_type not in DATA_TYPES:
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
-    problems += _otel_problems(metric) + _type_problems(metric)
+    problems += _otel_problems(metric)
+    of_type = [*_domain_problems(metric), *_range_problems(metric), *_question_problems(metric)]
+    # Labels are those of a sound domain or range, and of a number of points.
+    problems += of_type + _spec_problems(metric, sound=not of_type)
     # A measure is one of a sound type.
     return problems or measure_problems(metric, period)
 
@@ -371,13 +374,6 @@ def open_windows(horizon: int, window: int) -> int:
     4
     """
     return max(-(-horizon // window) + 1, 1)
-
-
-def _type_problems(metric: CompiledMetric) -> list[str]:
-    """Return what is wrong with a metric of a known type: domain, range, mechanism."""
-    problems = [*_domain_problems(metric), *_range_problems(metric), *_question_problems(metric)]
-    # Labels are those of a sound domain or range, and of a number of points.
-    return problems + _spec_problems(metric, sound=not problems)
 
 
 def _domain_problems(metric: CompiledMetric) -> list[str]:

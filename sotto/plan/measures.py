@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 #: The measures that a name's values feed, as the app records them.
 RECORDED = ("max", "min", "sum", "last")
-KINDS = ("count", "days", "furthest", "age", "used", *RECORDED)
 #: The name of which ``days`` are those on which the app ran at all.
 APP = "app"
 #: The value of ``furthest`` before the first step.
@@ -34,6 +33,7 @@ _WORDS = {
     "sum": "the sum of {of}",
     "last": "the last {of}",
 }
+KINDS = tuple(_WORDS)
 
 
 @frozen

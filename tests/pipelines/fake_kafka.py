@@ -88,13 +88,10 @@ class FakeCluster:
     def id_of(self, topic: str) -> str:
         return self.ids.get(topic, "")
 
-    def find(self, topic: ReportTopic) -> FoundTopic:
-        return FoundTopic(topic.partitions, 1, {}, self.ids[str(topic)])
-
-    def find_sink(self, topic: SinkTopic) -> FoundTopic:
+    def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
         if str(topic) not in self.ids:
             raise BrokerError(f"there is no topic {topic}")
-        return FoundTopic(1, 1, {}, self.ids[str(topic)])
+        return FoundTopic(getattr(topic, "partitions", 1), 1, {}, self.ids[str(topic)])
 
     def epochs(self, name: str) -> tuple[ReportTopic, ...]:
         return tuple(

@@ -56,7 +56,7 @@ def test_a_record_ahead_of_the_clock_is_given_back_once_it_is_not(monkeypatch):
         for at, each in enumerate(found)
     ]
     there = SimpleNamespace(partitions=1)
-    brokers = SimpleNamespace(find_sink=lambda _: there, check_sink=lambda *_: there)
+    brokers = SimpleNamespace(find=lambda _: there, check_sink=lambda *_: there)
     monkeypatch.setattr(topic, "connected", lambda _: nullcontext(brokers))
     topics = RequeueTopics(Broker("localhost:9"), "reports", BOTH, CURABLE)
     monkeypatch.setattr(
