@@ -15,40 +15,20 @@ from tests.conformance.given import GivenBits, UsedUpError
 from tests.conformance.reference import drawing
 from tests.conformance.values import numbers_in
 
-#: What every metric of plan "every" is drawn from; of top items the counts of a period.
-_VALUES: dict[str, list[Any]] = {
-    "grr": ["light", "blue", None],
-    "two": [False, True],
-    "sue": ["a", "elsewhere"],
-    "oue": ["b", "elsewhere"],
-    "hashing": ["a", "g", "h"],
-    "subset": ["a", "e", "f"],
-    "hadamard": ["a", "d", "g"],
-    "rappor": ["Iosevka", "", None],
-    "rank": ["bad", "good"],
-    "brr": ["xs", "l", None],
-    "points": [0, 47, 100],
-    "warner": [False, True],
-    "simmons": [False, True],
-    "cards": [False, True],
-    "threshold": [-30, 40.5, None],
-    "duchi": [0, 30, 100, None],
-    "bit": [0, 61.8, None],
-    "bits": [33.3, 100, None],
-    "split": [0, 72.3, None],
-    "piecewise": [0, 55.5, 100],
-    "hybrid": [12.5, 44, None],
-    "wave": [0, 91.4],
-    "thresholds": [[0.3, -1, 1, 0.2, -0.7]],
-    "vector_bits": [[0.3, -0.9, 1]],
-    "vector_grid": [[0.3, -0.9, 1]],
-    "flips": [[0, 0, 0, 0, 0], [5, 4, 0, 1, 2], [0, 3, 5, 5, 0]],
-    "top": [[0, 0, 0, 0, 0], [5, 4, 0, 1, 2], [0, 3, 5, 5, 5]],
-}
 #: Streams of each value that are near the integers that decide.
 _STREAMS = 5
 #: Bytes that no drawing of these plans needs more of.
 _PLENTY = 1 << 14
+
+
+def _values() -> dict[str, list[Any]]:
+    """Return what every metric of plan "every" is drawn from; of top items counts of a period."""
+    found: dict[str, list[Any]] = {}
+    for each in files.read("draws")["vectors"]:
+        of_metric = found.setdefault(each["metric"], [])
+        if each["value"] not in of_metric:
+            of_metric.append(each["value"])
+    return found
 
 
 class _Borders:
@@ -130,16 +110,16 @@ def _planes(chain: dict[str, Any], below: int) -> bytes:
     return out.to_bytes(-(-size // 8), "little")
 
 
-def _streams(metric: CompiledMetric, sampler: dict[str, Any], number: int) -> list[bytes]:
-    name = metric.name
+def _streams(
+    metric: CompiledMetric, sampler: dict[str, Any], number: int, value: Any
+) -> list[bytes]:
     chain = sampler["chain"].get("single", sampler["chain"])
     integers = [list(integers_in(each)) for each in chain.get("draws", [chain])]
-    made = random.Random(f"{name} {number}")
-    rounding = _rounding(metric, _VALUES[name][number])
+    made = random.Random(f"{metric.name} {number}")
+    rounding = _rounding(metric, value)
     found = [made.randbytes(_PLENTY), bytes(_PLENTY)]
     for attempt in range(_STREAMS):
         given = _Borders(made.getrandbits(64), integers, rounding)
-        value = _VALUES[name][number]
         _drawn(metric, value, bytes(16), bytes(16), given)
         found.append(given.stream + bytes(_PLENTY))
         if attempt < 2 and sampler["chain"]["kind"] == "bits":
@@ -174,11 +154,11 @@ def _drawn(
 
 def write() -> None:
     plan = CompiledPlan.from_json(files.plan("every"))
-    of_metric = samplers("every")
+    of_metric, values = samplers("every"), _values()
     vectors: list[dict[str, Any]] = []
     for metric in plan.metrics:
-        for number, value in enumerate(_VALUES[metric.name]):
-            for stream in _streams(metric, of_metric[metric.name], number):
+        for number, value in enumerate(values[metric.name]):
+            for stream in _streams(metric, of_metric[metric.name], number, value):
                 made = random.Random(f"{metric.name} {number} {len(vectors)}")
                 chain, pseudonym = made.randbytes(16), made.randbytes(16)
                 source = GivenBits(stream)
@@ -194,15 +174,15 @@ def write() -> None:
                         "payloads": [each.hex() for each in payloads],
                     }
                 )
-    files.write("draws", vectors=vectors, weaker=_weaker_vectors(plan))
+    files.write("draws", vectors=vectors, weaker=_weaker_vectors(plan, values))
 
 
-def _weaker_vectors(plan: CompiledPlan) -> list[dict[str, Any]]:
+def _weaker_vectors(plan: CompiledPlan, values: dict[str, list[Any]]) -> list[dict[str, Any]]:
     vectors = []
     for metric in plan.metrics:
         made = random.Random(f"weaker {metric.name}")
         for _ in range(2):
-            value = made.choice(_VALUES[metric.name])
+            value = made.choice(values[metric.name])
             last = _drawn(
                 metric, value, bytes(16), bytes(16), _Borders(made.getrandbits(64), [], [])
             )
