@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from messages import message
 
 from clientsdk.testing import small_plan
+from sotto.log.writer import LogWriter
 
 pytest.importorskip("kafka")
 
@@ -36,15 +38,20 @@ def rude() -> Iterator[str]:
         thread.join(300)
 
 
-def aggregate(rude: str, folder: Path, level: str | None = None) -> subprocess.Popen[str]:
-    """Start a run; it gives up after many seconds."""
+AGGREGATE = ("aggregate", "--plan", "plan.json", "--state", "state")
+#: Loads less, and says the same of a broker.
+COPY = ("log", "copy", "log")
+
+
+def started(rude: str, folder: Path, *command: str, level: str = "") -> subprocess.Popen[str]:
+    """Start a command that needs a broker; it gives up after many seconds."""
     (folder / "plan.json").write_bytes(small_plan().to_json())
-    place = ("--plan", "plan.json", "--state", f"state-{level}")
-    topic = ("--kafka", rude, "--topic", "reports-e1-p1")
+    with LogWriter(folder / "log", "a") as log:
+        log.append(message())
     return subprocess.Popen(
-        [sys.executable, "-m", "sotto", "aggregate", *place, *topic],
+        [sys.executable, "-m", "sotto", *command, "--kafka", rude, "--topic", "reports-e1-p1"],
         cwd=folder,
-        env=os.environ | ({} if level is None else {"SOTTO_KAFKA_LOG": level}),
+        env=os.environ | ({"SOTTO_KAFKA_LOG": level} if level else {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -63,7 +70,7 @@ def errors(process: subprocess.Popen[str]) -> list[str]:
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_our_error_is_the_only_line_but_for_whoever_asks(rude: str, tmp_path: Path) -> None:
-    both = [aggregate(rude, tmp_path), aggregate(rude, tmp_path, "ERROR")]
+    both = started(rude, tmp_path, *AGGREGATE), started(rude, tmp_path, *COPY, level="ERROR")
     (line,), (*lines, last) = map(errors, both)
     assert line.startswith("sotto: error: ")
     assert "does not let us in" in line
@@ -74,5 +81,5 @@ def test_our_error_is_the_only_line_but_for_whoever_asks(rude: str, tmp_path: Pa
 
 @pytest.mark.real_randomness
 def test_what_is_asked_for_is_a_level(rude: str, tmp_path: Path) -> None:
-    (line,) = errors(aggregate(rude, tmp_path, "loud"))
+    (line,) = errors(started(rude, tmp_path, *COPY, level="loud"))
     assert "SOTTO_KAFKA_LOG='loud' must be one of INFO" in line
