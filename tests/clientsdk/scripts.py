@@ -86,11 +86,11 @@ signal.alarm(800)
 
 
 #: ``for place, whole in instants(folder, begin, opened, live, *calls)``: for every n, a device that
-#: was made in a folder of its own by ``begin``, then ``opened`` in a child that is killed before
-#: the n-th step of its ``live``, and whether that came to its end. Steps are statements, and what
-#: is before and after each call of these functions of ``os``.
+#: was made by ``begin`` and has a folder of its own, then ``opened`` in a child that is killed
+#: before the n-th step of its ``live``, and whether that came to its end. Steps are statements, and
+#: what is before and after each call of these functions of ``os``.
 KILLS = """
-import itertools, signal
+import itertools, shutil, signal
 def mortal(client, instant, calls):
     left = itertools.count(instant, -1)
     def step(*_):
@@ -105,10 +105,11 @@ def mortal(client, instant, calls):
             return result
         setattr(os, name, around)
 def instants(folder, begin, opened, live, *calls):
+    begun = folder / "begun"
+    begun.mkdir(parents=True)
+    begin(begun)
     for instant in itertools.count():
-        place = folder / str(instant)
-        place.mkdir(parents=True)
-        begin(place)
+        place = shutil.copytree(begun, folder / str(instant))
         def one():
             client = opened(place)
             mortal(client, instant, calls)
