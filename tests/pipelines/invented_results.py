@@ -117,7 +117,9 @@ def _visits(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, o
     """Return those of bins of which reports do not tell two apart."""
     of = window("visits", at, 600, revision)
     groups = {"0": 0.2, "1": 0.3, "2 to 4 to 5 or more": 0.5}
-    rows = [estimate(of, n, "group", *each) for n, each in enumerate(groups.items())]
+    likely = {"0": 0.19, "1": 0.31, "2 to 4": 0.4, "5 or more": 0.1}
+    rows = [estimate(of, 9 + n, "share", *each) for n, each in enumerate(likely.items())]
+    rows += [estimate(of, n, "group", *each) for n, each in enumerate(groups.items())]
     rows += [estimate(of, 3, "mean", "at least", 2.3, unit="rank")]
     rows += [estimate(of, 4, "mean", "at most", 2.7, unit="rank")]
     cumulative = {"0": 0.2, "1": 0.5, "2 to 4": 0.9}

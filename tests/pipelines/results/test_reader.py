@@ -238,6 +238,8 @@ def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path
         ("theme", "share", 1),
         ("visits", "mean", 3),
         ("visits", "mean", 4),
+        ("visits", "share", 10),
+        ("visits", "share", 11),
     ]
     assert {each.window_start for each in rows if each.metric == "theme"} == {
         last["theme"].window_start

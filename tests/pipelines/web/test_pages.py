@@ -177,6 +177,9 @@ def test_a_mean_between_two_bounds_is_one_figure_and_bins_have_no_curve(snapshot
     assert "mean rank2.52.26 to 2.74" in Html(page(snapshot, OVERVIEW)).text
     shown = Html(page(snapshot, METRIC, name="visits")).text
     assert "mean rank at" not in shown
+    assert "19 %" not in shown
+    assert "31 %" not in shown
+    assert "40 %" in shown
     assert "Distribution" not in shown
     assert "Distribution" in page(snapshot, METRIC, name="speed")
     (key,) = (each for each in snapshot.newest if each.metric == "visits")
