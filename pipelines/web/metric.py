@@ -11,7 +11,7 @@ from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
 from pipelines.results.reader import Chosen
 from pipelines.results.records import EstimateRecord, Window
-from pipelines.web import charts, formats, plan
+from pipelines.web import charts, formats
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of
 from sotto.design.questions import question_of_metric
@@ -250,7 +250,6 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
     counts = view.shown.reports_by_level
     if len(counts) < 2:
         return None
-    known = list(plan.levels_of(view.metric)) if view.metric else []
     predicted = _predicted(view.plan, view.metric, view.shown.reports, _share(view.headlines))
     errors = () if predicted is None else predicted.errors
     colours = charts.level_names(len(counts))
@@ -265,7 +264,7 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
             [each.reports_by_level for each in shown],
             "window from",
         ),
-        "levels": list(zip_longest(counts, colours, known[: len(counts)], errors[: len(counts)])),
+        "levels": list(zip_longest(counts, colours, errors[: len(counts)])),
         "predicted": predicted,
         "headline": view.headlines[0] if view.headlines else None,
     }

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from pipelines.results.records import MetricKey
 from pipelines.web import formats
 from pipelines.web.views import PageView, PlanView
 from sotto.clocks import now_ms
 from sotto.design.spending import in_words, lifetime_of, value_cost
-from sotto.disclosure import facts
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
-
-
-class LadderLevel(NamedTuple):
-    """A level of a metric; amounts in epsilon."""
-
-    number: int
-    after: str
-    nominal: str
-    certified: str
-    #: By how much a forged report counts; None where no bound is known.
-    influence: float | None
+from sotto.plan.compiled import CompiledPlan
 
 
 def plans(view: PageView) -> Mapping[str, object]:
@@ -49,21 +36,8 @@ def collected(view: PlanView) -> Mapping[str, object]:
     links = [view.links.metric(key) if key in view.snapshot.newest else None for key in keys]
     return {
         "metrics": list(zip(plan.metrics, links, strict=True)),
-        "levels_of": levels_of,
         "value_cost": value_cost,
     }
-
-
-def levels_of(metric: CompiledMetric) -> Iterator[LadderLevel]:
-    """Yield the levels of a metric, weakest first."""
-    for at, level in enumerate(metric.ladder):
-        yield LadderLevel(
-            at + 1,
-            facts.when(level.after) if at < metric.sent else "never",
-            formats.micro(level.epsilon),
-            formats.micro(metric.mechanism.certified(at)),
-            metric.mechanism.influence(at),
-        )
 
 
 def ceilings(view: PlanView) -> Mapping[str, object]:
