@@ -38,7 +38,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sotto.columns import time_text
@@ -48,7 +48,7 @@ from sotto_cli.options import add, add_format, add_results, reader_of, warn
 
 if TYPE_CHECKING:
     from pipelines.results.range_windows import WindowRange
-    from pipelines.results.reader import Chosen, ResultsReader
+    from pipelines.results.reader import ResultsReader
     from pipelines.results.views import RowSet
 
 
@@ -74,33 +74,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipelines.results import printed, views
+    from pipelines.results import encode, printed, views
     from pipelines.web.watching import JobWatch
 
     with reader_of(args) as reader:
         for text in JobWatch(reader, args.state).look().problems:
             warn(text)
-        if (wanted := _range_of(args)) is not None:
-            return _print_range(args, reader, wanted)
-        if args.experiment:
-            whole = reader.effects, printed.effects, views.EFFECTS
-            return _print_whole(args, "--experiment", *whole)
-        if args.returning:
-            rates = reader.retention, printed.retention, views.RETENTION
-            return _print_whole(args, "--returning", *rates)
+        if (computed := _computed(args, reader)) is not None:
+            lines, kind, found = computed
+            shown = [*encode.objects(kind, views.rows_of(kind, found))]
+            return _print(args.format, lines, [each.name for each in kind.columns], shown)
         chosen = printed.EstimateChoice(
             args.metric, args.window, args.collector, args.by, args.segment, args.under
         )
         rows, alarms = chosen.read(reader)
-    if args.format == "table":
-        lines = printed.table(rows, everything=args.all, alarms=alarms, under=args.under)
-        print("\n".join(lines))
-        return 0
-    _print_rows(args.format, chosen.columns, rows)
-    for window, messages in alarms.items():
+    lines = printed.table(rows, everything=args.all, alarms=alarms, under=args.under)
+    _print(args.format, lines, chosen.columns, rows)
+    for window, messages in alarms.items() if args.format != "table" else ():
         for message in messages:
             warn(f"{window[3]}, {time_text(window[4])}: {message}")
     return 0
+
+
+def _computed(
+    args: argparse.Namespace, reader: ResultsReader
+) -> tuple[list[str], RowSet, Sequence[Any]] | None:
+    """Return what is computed when it is asked for, if it is: lines, and rows of a kind."""
+    from pipelines.results import printed, views
+    from pipelines.results.reader import Chosen
+
+    found: Sequence[Any]
+    if (wanted := _range_of(args)) is not None:
+        if args.compare is None:
+            found = reader.range_estimates(wanted)
+            return printed.ranges(found, everything=args.all), views.RANGES, found
+        found = reader.compared(wanted, wanted.against(args.compare))
+        return printed.comparisons(found, everything=args.all), views.COMPARISONS, found
+    if not (args.experiment or args.returning):
+        return None
+    if args.window is not None or args.under is not None:
+        option = "--experiment" if args.experiment else "--returning"
+        raise ParameterError(f"{option} is of all windows together, without --under")
+    chosen = Chosen(collector=args.collector, metric=args.metric)
+    if args.experiment:
+        found = reader.effects(chosen)
+        return printed.effects(found), views.EFFECTS, found
+    found = reader.retention(chosen)
+    return printed.retention(found), views.RETENTION, found
 
 
 def _range_of(args: argparse.Namespace) -> WindowRange | None:
@@ -119,49 +139,14 @@ def _range_of(args: argparse.Namespace) -> WindowRange | None:
     return WindowRange(args.metric, since, until, args.segment or "", args.by, args.collector)
 
 
-def _print_range(args: argparse.Namespace, reader: ResultsReader, wanted: WindowRange) -> int:
-    from pipelines.results import printed, views
-
-    if args.compare is None:
-        estimates = reader.range_estimates(wanted)
-        lines = printed.ranges(estimates, everything=args.all)
-        kind, rows = views.RANGES, views.rows_of(views.RANGES, estimates)
-    else:
-        differences = reader.compared(wanted, wanted.against(args.compare))
-        lines = printed.comparisons(differences, everything=args.all)
-        kind, rows = views.COMPARISONS, views.rows_of(views.COMPARISONS, differences)
-    return _print_records(args.format, lines, kind, rows)
-
-
-def _print_whole(
-    args: argparse.Namespace,
-    option: str,
-    read: Callable[[Chosen], Sequence[Any]],
-    lines: Callable[[Sequence[Any]], list[str]],
-    kind: RowSet,
+def _print(
+    form: str, lines: list[str], columns: Sequence[str], rows: Sequence[Mapping[str, object]]
 ) -> int:
-    """Print what is of all windows together."""
-    from pipelines.results import reader, views
-
-    if args.window is not None or args.under is not None:
-        raise ParameterError(f"{option} is of all windows together, without --under")
-    found = read(reader.Chosen(collector=args.collector, metric=args.metric))
-    return _print_records(args.format, lines(found), kind, views.rows_of(kind, found))
-
-
-def _print_records(form: str, lines: list[str], kind: RowSet, rows: Sequence[Sequence[Any]]) -> int:
-    from pipelines.results import encode
-
     if form == "table":
         print("\n".join(lines))
-    else:
-        _print_rows(form, [each.name for each in kind.columns], [*encode.objects(kind, rows)])
-    return 0
-
-
-def _print_rows(form: str, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
-    if form == "json":
+    elif form == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
     else:
         write_csv_rows(sys.stdout, columns, rows)
+    return 0
