@@ -102,8 +102,9 @@ class Mechanism(ABC):
         known = {name: getattr(self, name) for name in self.parameters()}
         blank = [name for name, value in known.items() if value is not False and not value]
         left = [name for name in blank if known[name] == getattr(type(self), name, None)]
-        if left and epsilons:
-            last = to_micro(epsilons[-1])
+        if left:
+            # Without a level, the check refuses.
+            last = to_micro(epsilons[-1]) if epsilons else check_ladder(())[-1]
             best = self.defaults(last, {"missing": False, "last": last, **known})
             for name in best.keys() & left:
                 object.__setattr__(self, name, best[name])

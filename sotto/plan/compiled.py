@@ -430,12 +430,9 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
             f"period {duration_text(plan.period)} must be a multiple of the resolution, "
             f"{duration_text(plan.resolution)}"
         )
-    if not 1 <= plan.shards <= 65536:
-        problems.append(f"shards {plan.shards} must be in [1, 65536]")
-    if not 1 <= plan.minimum_reports <= MAX_MINIMUM_REPORTS:
-        problems.append(
-            f"minimum_reports {plan.minimum_reports} must be in [1, {MAX_MINIMUM_REPORTS}]"
-        )
+    for what, most in (("shards", 65536), ("minimum_reports", MAX_MINIMUM_REPORTS)):
+        if not 1 <= getattr(plan, what) <= most:
+            problems.append(f"{what} {getattr(plan, what)} must be in [1, {most}]")
     if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
         problems.append(
             f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
