@@ -31,8 +31,6 @@ ATTACKS = ("device", "batch", "device's law")
 Document: TypeAlias = dict[str, Any]
 #: It is called with what is audited next; with an empty text at the end.
 Progress: TypeAlias = Callable[[str], None]
-
-
 #: Makes the reports of devices under a metric.
 Devices: TypeAlias = Callable[[CompiledMetric], SamplerOfDevices]
 
@@ -46,7 +44,7 @@ class LibraryAudit:
 
     @property
     def failed(self) -> bool:
-        """Whether a mechanism breaks its word, or a plan's ceiling is exceeded."""
+        """Whether a mechanism breaks its word."""
         return bool(self.document["status"])
 
 
