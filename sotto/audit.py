@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 
 from mechanisms.audit import claims
 from mechanisms.audit.cases import Case
-from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Auditor, Claim, Finding
+from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Auditor, Finding
 from mechanisms.audit.guessing import Attack, provable
 from mechanisms.audit.reports import SamplerOfDevices, UnexpectedReportsError
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError, did_you_mean
 from mechanisms.exact import MICRO
 from sotto.columns import table
-from sotto.design.description import spent_lines
+from sotto.design.description import mechanism_text, spent_lines
 from sotto.design.spending import lifetime_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -153,9 +153,9 @@ def audit_library(
         mechanism = claim.build(ladder)
         device = devices(metric_of(mechanism)) if auditor is not None else None
         found = claims.examine(mechanism, auditor=auditor, device=device)
-        parameters = _parameters(claim, ladder[-1])
-        shown = f"{claim.name} ({parameters})" if parameters else claim.name
+        shown = mechanism_text(claim.spec(ladder[-1]))
         rows.append([shown, claim.source, *amounts(found), verdict(found.problems)])
+        parameters = shown.removeprefix(claim.name).strip(" ()")
         what = {"mechanism": claim.name, "parameters": parameters, "source": claim.source}
         mechanisms.append({**what, **finding_document(found), "problems": found.problems})
     tried = []
@@ -221,14 +221,6 @@ def metric_of(mechanism: Mechanism, kind: str = "every") -> CompiledMetric:
         **known.get(type_of_value, {}),
     }
     return CompiledMetric.of_document(document, 0, 0)
-
-
-def _parameters(claim: Claim, micro: int) -> str:
-    return ", ".join(
-        f"{key.replace('_', ' ')} {' '.join(map(str, v)) if isinstance(v, tuple) else v}"
-        for key, v in claim.spec(micro).items()
-        if key != "name" and v is not False
-    )
 
 
 def _tried(case: Case, auditor: Auditor | None, rate: float) -> Document:

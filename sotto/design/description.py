@@ -7,6 +7,7 @@ from textwrap import wrap
 from unicodedata import normalize
 
 from mechanisms.estimate import ShareNoise
+from mechanisms.registry import mechanism_class
 from sotto.columns import columns, table
 from sotto.design import segments, spending
 from sotto.plan.checks import amount
@@ -62,7 +63,7 @@ def description(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
             {
                 "metric": lambda metric: metric.name,
                 "type": lambda metric: metric.type,
-                "mechanism": _mechanism,
+                "mechanism": lambda metric: mechanism_text(metric.spec),
                 "payload": lambda metric: f"{metric.mechanism.payload_width} B",
                 "window": lambda metric: duration_text(metric.window),
             },
@@ -109,16 +110,21 @@ def description(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _mechanism(metric: CompiledMetric) -> str:
-    texts = {**_PARAMETERS, **metric.mechanism.words}
+def mechanism_text(spec: Mapping[str, object]) -> str:
+    """Return a mechanism and its parameters, in words.
+
+    >>> mechanism_text({"name": "hybrid", "points": 65, "missing": False})
+    'hybrid (65 points)'
+    """
+    texts = {**_PARAMETERS, **mechanism_class(spec["name"]).words}
     parameters = [
         texts.get(key, "{} " + key).format(
             " ".join(map(str, value)) if isinstance(value, tuple) else value
         )
-        for key, value in metric.parameters
+        for key, value in spec.items()
         if type(value) in (int, tuple)
     ]
-    return metric.mechanism.name + (f" ({', '.join(parameters)})" if parameters else "")
+    return f"{spec['name']}" + (f" ({', '.join(parameters)})" if parameters else "")
 
 
 def _levels(metric: CompiledMetric) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import wrap
 from typing import TypeVar
@@ -12,6 +12,7 @@ from mechanisms.exact import MICRO
 from mechanisms.planner.targets import MEASURES
 from sotto.columns import columns, epsilon, number
 from sotto.design.answers import DesignAnswers
+from sotto.design.description import mechanism_text
 from sotto.design.experiment import Effect
 from sotto.design.metric import Design, Goal
 from sotto.design.spending import DesignBudget, figure
@@ -194,18 +195,6 @@ def _arm_lines(found: Design, effect: Effect) -> list[str]:
             _WIDTH,
         ),
     ]
-
-
-def mechanism_text(spec: Mapping[str, object]) -> str:
-    """Return a mechanism and its parameters.
-
-    >>> mechanism_text({"name": "hybrid", "points": 65, "missing": False})
-    'hybrid (points 65)'
-    """
-    shown = [
-        f"{key} {value}" for key, value in spec.items() if key != "name" and value is not False
-    ]
-    return f"{spec['name']} ({', '.join(shown)})" if shown else str(spec["name"])
 
 
 def _instead(found: Design) -> str:
