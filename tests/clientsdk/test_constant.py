@@ -100,9 +100,6 @@ def test_responses_drawn_anew_would_be_seen(monkeypatch):
         check_counts([seen[pair] for pair in exact], list(exact.values()), label=70_000)
 
 
-# Damaged files.
-
-
 def test_other_words_about_a_metric_need_no_other_response(path):
     """Nor does another group: a second response would cost the lifetime a second time."""
     groups = {"all": "Everything", "some": "Some of it"}

@@ -185,6 +185,3 @@ assert [period.number for period in ledger.periods] == [2900, 2901, 2902]
 assert len({chain.chain for chain in ledger.pending}) == 2
 """
     run(FORK + code + checks, path, kind)
-
-
-# Stores that fail.

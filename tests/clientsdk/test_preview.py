@@ -52,21 +52,17 @@ def contents(folder):
     }
 
 
-def published(client):
-    return list(client.publisher.messages)
-
-
 def test_what_is_shown_is_what_flushes_send_when_it_is_due_byte_for_byte(tmp_path):
     client = device(tmp_path)
     fill(client)
     shown = client.preview()
-    assert published(client) == []
+    assert client.publisher.messages == []
     for message in shown.messages:
         client.publisher.messages.clear()
         client.clock.now = message.due
         assert client.next_due() <= message.due
         client.flush()
-        assert (message.shard, message.data) in published(client)
+        assert (message.shard, message.data) in client.publisher.messages
     assert client.preview().messages == ()
     # Two colours, a size and a word in three levels, the others in two.
     assert len(shown.reports) == 4 * 3 + 2 * 2
@@ -84,7 +80,7 @@ def test_what_one_flush_would_send_at_a_time(tmp_path, later):
     client.next_due()
     shown = client.preview(at=(START + later) / 1000)
     client.flush()
-    assert [(each.shard, each.data) for each in shown.messages] == published(client)
+    assert [(each.shard, each.data) for each in shown.messages] == client.publisher.messages
     assert shown.messages
 
 
@@ -105,7 +101,7 @@ def test_what_a_lowered_ceiling_forbids_is_not_shown(tmp_path):
     client.clock.now = START + 2 * DAY
     shown = client.preview(at=client.clock())
     client.flush()
-    assert [(each.shard, each.data) for each in shown.messages] == published(client)
+    assert [(each.shard, each.data) for each in shown.messages] == client.publisher.messages
     assert sum(each.epsilon for each in shown.reports) <= 1_500_000
 
 

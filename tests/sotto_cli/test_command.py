@@ -234,12 +234,6 @@ def test_a_file_that_is_not_there_is_a_line(capsys, tmp_path):
     assert err == f"sotto: error: {tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
-def test_compiling_into_a_directory_that_is_not_there_leaves_nothing(capsys, plan_file):
-    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file.parent / "no" / "x")
-    assert status == 2
-    assert "there is no such folder" in err
-
-
 @pytest.mark.parametrize(
     "arguments", [["plan"], ["plan", "chek"], ["plan", "check"], ["plan", "check", "a", "b"]]
 )

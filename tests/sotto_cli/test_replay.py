@@ -490,15 +490,18 @@ def recordings(kinds, tmp_path_factory):
     return read(path, kinds, text, Columns.of_plan(kinds, "who", "when"))
 
 
-class TestConstantMetricsAndTopItems:
-    def play(self, kinds, recordings, log, until=None):
-        replay = Replay(log, Schedule(until=until), processes=1, witness=True)
-        return replay.run(kinds, recordings)
+@pytest.fixture(scope="module")
+def whole(kinds, recordings, tmp_path_factory):
+    """A replay of all recordings, and what was sent."""
+    log = tmp_path_factory.mktemp("whole") / "log"
+    return Replay(log, processes=1, witness=True).run(kinds, recordings), rows(log)
 
-    def test_what_devices_have_spent_is_what_can_be_counted(self, kinds, recordings, tmp_path):
-        played = self.play(kinds, recordings, tmp_path / "log")
+
+class TestConstantMetricsAndTopItems:
+    def test_what_devices_have_spent_is_what_can_be_counted(self, kinds, whole):
+        played, sent = whole
         newest = {}
-        for _, metric, row in rows(tmp_path / "log"):
+        for _, metric, row in sent:
             cost = kinds.metrics[metric].mechanism.certified(row.level)
             if cost > newest.get(row.chain, (b"", 0))[1]:
                 newest[row.chain] = (row.pseudonym, cost)
@@ -515,9 +518,8 @@ class TestConstantMetricsAndTopItems:
             ("page", "accepted"): ROWS * DEVICES,
         }
 
-    def test_one_model_for_life_and_one_page_a_period(self, kinds, recordings, tmp_path):
-        played = self.play(kinds, recordings, tmp_path / "log")
-        found = rows(tmp_path / "log")
+    def test_one_model_for_life_and_one_page_a_period(self, whole):
+        played, found = whole
         chains = {(metric, row.chain) for _, metric, row in found}
         assert Counter(metric for metric, _ in chains) == {0: 3 * DEVICES, 1: 3 * DEVICES}
         assert {row.level for _, metric, row in found if metric == 0} == {0, 1}
@@ -532,7 +534,8 @@ class TestConstantMetricsAndTopItems:
         assert len(played.kept) == 3 * DEVICES
 
     def test_counts_of_a_period_that_is_cut_off_are_not_sent(self, kinds, recordings, tmp_path):
-        played = self.play(kinds, recordings, tmp_path / "log", until=START + 3 * DAY)
+        cut_off = Replay(tmp_path / "log", Schedule(until=START + 3 * DAY), processes=1)
+        played = cut_off.run(kinds, recordings)
         assert {metric for _, metric, _ in rows(tmp_path / "log")} == {0}
         page, model = kinds.metric("page").cost, kinds.metric("model").cost
         assert {(line.reserved, line.spent) for line in played.audit} == {(page + model, model)}
