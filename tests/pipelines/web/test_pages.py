@@ -189,16 +189,14 @@ def test_a_mean_between_two_bounds_is_one_figure_and_bins_have_no_curve(snapshot
 
 def test_every_kind_has_a_sentence():
     meaning = rendering.environment().get_template("words.html.j2").module.meaning
-    for kind in ("share", "group", "mean", "missing", "quantile", "cdf", "bit", "string",
-                 "unexplained", "false_names", "conversion"):  # fmt: skip
-        assert "<p>" in meaning(kind)
+    kinds = "share group mean missing quantile cdf bit string unexplained false_names conversion"
+    assert all("<p>" in meaning(kind) for kind in kinds.split())
 
 
 def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
     key = next(each for each in snapshot.newest if each.metric == "theme")
     view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[0])
-    found = metric.sharpening(view)["levels"]
-    counts, _, errors = zip(*found, strict=True)
+    counts, _, errors = zip(*metric.sharpening(view)["levels"], strict=True)
     assert counts == (0, 300, 600)
     made = rendering.make(METRIC, view)
     (html,) = [html for _, title, html in made.sections if title == "How the window sharpens"]
