@@ -91,23 +91,6 @@ def test_reports_of_segments_add_up_to_the_total_to_the_integer(results):
     assert "os=other,app=1" not in by_metric["colour"]
 
 
-def test_estimates_of_segments_are_what_the_total_is_made_of(results):
-    """Weighted by their reports, shares of segments come to the share of all."""
-    _, estimates = results
-    shares = defaultdict(dict)
-    for row in estimates:
-        if (row["metric"], row["kind"]) == ("colour", "share"):
-            shares[row["item"]][row["segment"]] = row
-    for rows in shares.values():
-        total = rows[""]
-        parts = [row for key, row in rows.items() if set(attributes(key)) == {"os"}]
-        assert all(row["withheld"] is None for row in parts)
-        mean = sum(row["value"] * row["n"] for row in parts) / total["n"]
-        # Debiasing is linear where all reports are of one level, as they are here.
-        assert [*map(bool, total["reports_by_level"])] == [False, False, True]
-        assert mean == pytest.approx(total["value"], abs=0.005)
-
-
 def test_a_segment_of_few_reports_is_withheld_and_what_it_would_follow_from(results):
     windows, estimates = results
     withheld = {row["segment"]: row["withheld"] for row in windows if row["metric"] == "colour"}
