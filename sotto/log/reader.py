@@ -112,10 +112,12 @@ def first_append(segment: LogSegment) -> int | None:
 
 
 def last_append(segment: LogSegment) -> int | None:
-    """Return the latest append time of a segment's records, ms; None if it has none."""
-    blocks = LogReader(segment.path.parent).blocks(segment.base)
-    latest = max((block.clock for block in blocks), default=EARLIEST)
-    return None if latest == EARLIEST else latest
+    """Return when the last sound record of a segment was appended, ms; None if it has none."""
+    last = None
+    for _, buffer, found in LogReader(segment.path.parent)._pieces(segment.base, None):
+        if found.offsets:
+            last = record(buffer, found.offsets[-1])[0]
+    return last
 
 
 def sound_size(segment: int, start: int, size: int) -> int:

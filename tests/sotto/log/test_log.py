@@ -272,6 +272,12 @@ def test_append_times_never_fall(tmp_path):
     assert [item.append for item in reader.records()] == [5, 5, 9, 9, 9, 2**63 - 1]
     assert [item.append for item in reader.records(clock=7)] == [7, 7, 9, 9, 9, 2**63 - 1]
     assert [block.clock for block in reader.blocks(clock=7)] == [7, 7, 9, 9, 9, 2**63 - 1]
+    # A collector that starts compares its clock with the last record, whatever came before it.
+    with LogWriter(tmp_path, "b") as log:
+        for time in (5, 2**62, 3):
+            log.append(b"x", time)
+    (segment,) = segments(tmp_path / "b")
+    assert logreader.last_append(segment) == 3
 
 
 def test_a_reader_sees_whole_records_while_one_is_being_written(tmp_path):
