@@ -40,9 +40,10 @@ class TopicAdmin:
     def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
         """Return the description of a topic; raises BrokerError if it does not exist."""
         if str(topic) not in self._admin.list_topics():
-            others = ", ".join(map(str, self.epochs(topic.name)))
+            sink = isinstance(topic, SinkTopic)
+            others = "" if sink else ", ".join(map(str, self.epochs(topic.name)))
             there = f"; there are {others}" if others else ""
-            how = f"{topic.name} --sinks" if isinstance(topic, SinkTopic) else topic.name
+            how = f"{topic.name} --sinks" if sink else topic.name
             raise BrokerError(
                 f"there is no topic {topic}{there}: create it with sotto topics create {how}, "
                 "or correct the name"

@@ -62,7 +62,11 @@ def unlucky(findings: Findings) -> Findings:
         flights=336_776,
         reports=1_642_965,
         carriers=[named, *findings.carriers[1:]],
-        coverage=[Coverage("destinations", 1300, 1458, 1360), *findings.coverage],
+        # Those of a small fleet are drawn and depend on each other: now and then too few hold.
+        coverage=[
+            Coverage("destinations", 1300, 1458, 1360),
+            *(replace(each, hits=each.total) for each in findings.coverage),
+        ],
         quarantine=[*findings.quarantine, Quarantined(Reason.LATE.label, 24, 23)],
         withheld=[("delayed", 15680 * DAY, "7 reports, the plan asks for 20")],
     )
