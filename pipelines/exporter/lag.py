@@ -116,15 +116,19 @@ class WatchedLog:
             self._waits.end(path.name)
             return Lag()
         looked = min(end, start + look)
-        blocks = list(reader.blocks(start, looked, trusted=now_ms()))
-        if not blocks:
+        # No block is kept, since all together may be tens of megabytes.
+        numbers: list[int] = []
+        firsts: list[int] = []
+        for block in reader.blocks(start, looked, trusted=now_ms()):
+            numbers.append(len(block.append) + sum(each.future for each in block.corrupt))
+            firsts += block.append[:1].tolist()
+        if not numbers:
             # The header of a segment without records.
             return Lag()
-        future = sum(each.future for block in blocks for each in block.corrupt)
-        records = future + sum(len(block.append) for block in blocks)
+        records = sum(numbers)
         if looked < end:
             records = round(records * (end - start) / (looked - start))
-        appended = min((int(each.append[0]) for each in blocks if len(each.append)), default=None)
+        appended = min(firsts, default=None)
         return Lag(end - start, records, 1, self._waits.since(path.name, taken, appended))
 
 

@@ -140,13 +140,10 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
 def distribution(view: MetricView) -> Mapping[str, object] | None:
     """Return the distribution of a number, its quantiles, its mean and its bits."""
     cumulative = view.of_kind("cdf")
-    points = {
-        float(row.item): row
-        for row in cumulative
+    if not all(formats.is_number(row.item) for row in cumulative):
         # A bin such as "2 to 4" has no place on an axis; without it the curve would mislead.
-        if _drawn(row.value) is not None
-        and all(formats.is_number(each.item) for each in cumulative)
-    }
+        cumulative = []
+    points = {float(row.item): row for row in cumulative if _drawn(row.value) is not None}
     quantiles = [row for row in view.of_kind("quantile") if row.value is not None]
     bits = [row for row in view.of_kind("bit") if row.value is not None]
     if not points and not quantiles and not bits:
