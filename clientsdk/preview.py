@@ -37,6 +37,9 @@ _MEASURED = (
     "This device stores the following, a true value unless it says otherwise, until it draws one "
     "randomized answer from each, at the first use after the time that is named:"
 )
+_REMEMBERED = (
+    "This device also stores in which period it was first used, until consent is withdrawn, for"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,12 @@ class Preview:
     """Reports to come if nothing more were recorded: messages in their order.
 
     An answer to what is ``measured`` is not drawn before the budget period is over, so that no
-    report of it is shown.
+    report of it is shown. ``ages`` are metrics for which the device remembers its first use.
     """
 
     messages: tuple[PreviewedMessage, ...]
     measured: tuple[MeasureUnderWay, ...] = ()
+    ages: tuple[str, ...] = ()
 
     @property
     def reports(self) -> tuple[PreviewedReport, ...]:
@@ -107,6 +111,8 @@ class Preview:
             lines = [_HIDDEN, *(each.in_words() for each in self.reports)]
         if self.measured:
             lines += [_MEASURED, *map(_measured_in_words, self.measured)]
+        if self.ages:
+            lines.append(f"{_REMEMBERED} {', '.join(self.ages)}.")
         return "\n".join(lines)
 
     __str__ = in_words
@@ -179,6 +185,7 @@ def _played(
     moment = now
     with copy.transaction(WRITE) as memory:
         measured = measures.under_way(memory, copy.plans.get)
+        ages = tuple(name for (name,) in memory.execute("SELECT tally FROM first_use ORDER BY 1"))
         # An answer is drawn once, and not here.
         measures.erase(memory)
     while True:
@@ -188,7 +195,7 @@ def _played(
         publisher.messages.clear()
         following = None if once else _due_after(copy, moment)
         if following is None:
-            return Preview(tuple(messages), measured)
+            return Preview(tuple(messages), measured, ages)
         moment = following
 
 

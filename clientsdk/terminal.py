@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STATES = {
     Consent.GIVEN: "Telemetry is on: you have agreed.",
-    Consent.WITHDRAWN: "Telemetry is off: you have said no.",
+    Consent.WITHDRAWN: "Telemetry is off: it has no consent.",
     Consent.NEVER_GIVEN: "Telemetry is off: you have not been asked.",
 }
 _CHANGED = "Telemetry waits for your answer: what is collected has changed since you agreed."

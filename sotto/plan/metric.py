@@ -466,13 +466,15 @@ class CompiledMetric:
             expected = f"{expected.replace(' or ', ', ')} or None"
         plain = {"b": "True or False", "s": "a text"}.get(expected[0], "a number")
         found = [how for mark, how in _REMEDIES.items() if hasattr(value, mark)]
+        if plain != "a number":
+            found = [how for how in found if how not in _CONVERTED]
         if value is None:
             found = ["a value, or say missing: true in the plan"]
         elif isinstance(value, str | bytes):
             found = []
         remedy = remedy or (found or [plain])[0]
         if self.unit and remedy in (plain, *_CONVERTED):
-            remedy += f" in {self.unit}"
+            remedy += f"{', converted to' if remedy == _CONVERTED[0] else ' in'} {self.unit}"
         got = f"metric {self.name!r} expects {expected}; got {type_of(value)}: pass {remedy}"
         return ValueTypeError(got)
 

@@ -142,6 +142,9 @@ def test_what_is_under_way_is_shown_and_reserved(path, clock, state):
     assert {report.metric for report in preview.reports} == {"trial/age"}
     assert preview.measured == ledger.measured
     assert "how often export happened" in preview.in_words()
+    assert "in which period it was first used, until consent is withdrawn, for trial/age." in str(
+        preview
+    )
     # Nothing was drawn for that, and nothing is lost.
     assert len(rows(client)) == 1
     week_later(client)

@@ -186,7 +186,7 @@ def test_the_command_switches_on_and_off_and_says_which_holds(tool, tmp_path):
         assert "is spent" in shown
     with client_of(state, LATER) as client:
         assert "has changed since you agreed" in telemetry(client, "status")
-        assert telemetry(client, "off") == "Telemetry is off: you have said no."
+        assert telemetry(client, "off") == "Telemetry is off: it has no consent."
         assert client.ledger().pending == ()
     assert tool("y\n", document=LATER)[0] == ""
 

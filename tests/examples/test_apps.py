@@ -166,7 +166,7 @@ def test_every_tool_has_the_command(tmp_path, module, monkeypatch, capsys):
     assert tool("telemetry", "on").startswith("Telemetry is on")
     assert tool("convert") == "convert: done\n"
     assert "randomized answer" in tool("telemetry", "show")
-    assert tool("telemetry", "off") == "Telemetry is off: you have said no.\n"
+    assert tool("telemetry", "off") == "Telemetry is off: it has no consent.\n"
     assert recorded(tmp_path) == {"usage/command": 1}
     assert tool("telemetry", "sure") == ""
 
