@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
 
     # Without an engine the workers' own warnings come here.
     logging.getLogger("pipelines").setLevel(logging.WARNING)
+    if args.detach and args.plans:
+        options.warn("--detach: plans that come to the folder later wait for another sotto stream")
     folder = JobFolder(args.state)
     io = _io(args, folder)
     watched = PlanFolder(args.plans, folder.plans, io.check, options.warn)
@@ -102,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
             idle_ms=args.idle,
             until_end=args.until_end,
         )
-        where, job = "", ServedJob(result)
+        where, job = ", which Flink does not list yet" * bool(flink), ServedJob(result)
         if flink is not None and flink.wait_until_known(folder.job()):
             where, job = f", {flink.page}", flink
         print(f"submitted: job {folder.job()}{where}", flush=True)

@@ -8,7 +8,7 @@ fresh randomization of the value and costs that level again.
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from operator import add
 
 import numpy as np
@@ -70,7 +70,7 @@ class Totals:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return astuple(self)
+        return (*vars(self).values(),)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Stream:
 
 
 class SottoOptions(PipelineOptions):
-    """Options of the transforms, for command lines, templates and ``view_as``.
+    """Options of the transforms, for command lines and ``view_as``.
 
     Examples
     --------

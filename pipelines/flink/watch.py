@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -94,11 +95,13 @@ class FlinkJob:
     def wait_until_known(self, job: str | None) -> bool:
         """Return whether it is found soon after the job server has taken it."""
         deadline = time.monotonic() + _KNOWN_SECONDS
-        while not self.find(job):
-            if time.monotonic() > deadline:
-                return False
+        while time.monotonic() < deadline:
+            # The job is submitted, whether or not Flink answers now.
+            with suppress(FlinkError):
+                if self.find(job):
+                    return True
             time.sleep(_POLL_SECONDS)
-        return True
+        return False
 
     def look(self) -> JobState:
         """Return what Flink says; end a job that can read nothing more."""

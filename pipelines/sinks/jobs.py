@@ -126,9 +126,12 @@ def _stays(current: sql.Row[tuple[object, ...]], source: str, replace: bool) -> 
             "another one to the sink"
         )
     if not replace:
+        held = f"the database holds the results of {current.collector} from"
+        if source.startswith(_DIRECT):
+            raise AggregationError(f"{held} {current.source}: give another database")
         raise AggregationError(
-            f"the database holds the results of {current.collector} from topic {current.source}: "
-            f"give another database, or --replace to have those of {source} in their place"
+            f"{held} topic {current.source}: give another database, or --replace to have those of "
+            f"{source} in their place"
         )
     return False
 
