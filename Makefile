@@ -10,25 +10,25 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 PEERS := .venv-peers
-# Of the broker: plain, or tls with SASL/SCRAM.
+# The broker's profile: plain, or tls with SASL/SCRAM.
 PROFILE ?= plain
 KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
 JOB_PORT ?= 8099
 POOL_PORT ?= 50000
-# Of the small deployment: a plan or a folder of plans, where it keeps what it takes, its public name.
+# The small deployment: a plan or a folder of plans, where it keeps what it takes, its public name.
 PLAN ?= examples/compose/plan.yaml
 DATA ?= build/serve
 SITE ?=
-# Of the containers: flink, or aggregate.
+# The containers' engine: flink, or aggregate.
 ENGINE ?= flink
-# Of the fault runs: how many faults have to hit, and within which time.
+# The fault runs: how many faults have to hit, and within which time.
 FAULTS ?= 220
 FLINK_FAULTS ?= 45
 KILLS ?= 1000
 MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
-# Of pip's lines a count of packages every so often, the last steps, and whatever goes wrong (stderr).
+# Pip's lines shortened to a count of packages every so often, the last steps, and whatever goes wrong (stderr).
 SHOW_PIP := awk '/^Collecting/ && ++n % 25 == 0 {print "  " n " packages found"; fflush()} \
   /^Installing/ {print "  unpacking " NF - 3 " packages"; fflush()} /^Successfully/ {print "  done"}'
 # A failure of pip is one of the line that shows it.
@@ -59,7 +59,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Of three processes one waits for servers most of the time.
+# One of three processes waits for servers most of the time.
 test: venv  ## everything that CI checks: format, lint, types, all tests
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target browser lint
 	$(BIN)/python -m pytest --numprocesses 3

@@ -1,7 +1,7 @@
 """An authority, a server's certificate and those of clients, made where they are used.
 
-The authority's key is thrown away as soon as the certificate is signed. Where one of them
-ends soon, all are made anew.
+The authority's key is thrown away as soon as the certificate is signed. All certificates are
+renewed when one of them is about to expire.
 """
 
 from __future__ import annotations

@@ -108,6 +108,8 @@ def _page(data: Path, port: int) -> list[str]:
     """
     given = ["--state", str(data / "state"), "--log", str(data / "log"), "--port", str(port)]
     alerts = [str(path)] if (path := data / "alerts.yaml").exists() else []
+    boards = ["--boards", str(path)] if (path := data / "boards.yaml").exists() else []
+    given += ["--notes", str(data / "notes.yaml"), *boards]
     return [sys.executable, "-m", "sotto", "serve", *given, "--alerts", *alerts]
 
 

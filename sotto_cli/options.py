@@ -149,7 +149,7 @@ _TYPES: dict[str, Callable[[str], object]] = {
 #: Options that mean the same to all commands that have them: value, help, default.
 _SHARED: dict[str, tuple[str, str, object]] = {
     "--state": ("DIR", "the state directory of sotto aggregate", None),
-    "--database": ("URL", "default: results.db in the state directory (SQLite)", None),
+    "--database": ("URL", "such as sqlite:///FILE; default: results.db of --state", None),
     "--log": ("DIR", "an embedded log", None),
     "--metric": ("NAME", "only this metric", None),
     "--follow": ("", "go on with what comes, until interrupted", None),

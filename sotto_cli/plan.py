@@ -26,8 +26,6 @@ examples:
       a draft of the file that Apple asks for; policy, dpia and google are other formats
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
-  sotto plan generate --sdk sottovoce plan.yaml -o metrics.py
-      the same for an app that ships the package sottovoce
   sotto plan sampler plan.yaml -o sampler.json
       write the integers that devices compare random words with, for clients in other languages
 """
@@ -78,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         place = compiled if name == "compile" else "standard output"
         written = f"where to write; {place} if left out, standard output for -"
         of[name].add_argument("-o", "--output", metavar="FILE", help=written)
-    imported = "what the module imports: sottovoce if the app ships that; default clientsdk"
-    names = ("clientsdk", "sottovoce")
+    imported = "what the module imports: the package that apps ship (the default), or its source"
+    names = ("sottovoce", "clientsdk")
     of["generate"].add_argument("--sdk", choices=names, default=names[0], help=imported)
     fast = "for trials: a budget period lasts a minute, and no real collector takes reports"
     options.add(of["compile"], "--development", fast)

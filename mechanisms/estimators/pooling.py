@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mechanisms.estimate import FLOOR_ERRORS, Estimate
+from mechanisms.estimate import FLOOR_ERRORS, Estimate, two_sided
 
 
 def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
@@ -51,7 +51,7 @@ def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True)
 class PooledDifference:
-    """How much one estimate exceeds another: value, standard error, ends of an interval."""
+    """How much one estimate exceeds another: value, standard error, ends of an interval of 95 %."""
 
     value: float
     standard_error: float
@@ -62,9 +62,11 @@ class PooledDifference:
     def smallest_found(self) -> float:
         """The smallest true difference that would be told from zero with a probability of 80 %.
 
-        At an error of 5 % on both sides: 2.80 standard errors.
+        That is 2.80 / 1.96 of the interval's longer side, which is 2.80 standard errors where the
+        error is normal. Intervals of quantiles are much longer than theirs say.
         """
-        return FLOOR_ERRORS * self.standard_error
+        longer = max(self.high - self.value, self.value - self.low)
+        return FLOOR_ERRORS / two_sided(0.95) * longer
 
     @property
     def significant(self) -> bool:

@@ -104,6 +104,8 @@ class RunResult:
             said = nothing.get(self.unit, "nothing new")
         elif self.unit == "reports":
             said = f"{size} requeued, {self.seconds:.1f} s"
+        if self.rejects and not tally.counted:
+            future.append("warning: no report was counted: sotto quarantine says why")
         first = f"generation {self.generation}: {said}"
         if not self.runs:
             return [first, *future]

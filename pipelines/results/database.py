@@ -15,9 +15,9 @@ from sqlalchemy.pool import NullPool
 
 from pipelines.results.schema import OLDER, is_older, read_as_null
 from pipelines.results.tables import META
-from pipelines.sinks.sql import first_line
+from pipelines.sinks.sql import database_url, first_line
 from pipelines.sources.base import MissingError
-from sotto.errors import AggregationError, install_hint
+from sotto.errors import AggregationError
 
 #: A file that is written while it is read is read again.
 ATTEMPTS = 5
@@ -65,21 +65,10 @@ class ReadOnlyDatabase:
     """
 
     def __init__(self, url: str | sql.URL, kept: int = 0) -> None:
-        try:
-            self._url = sql.make_url(url)
-            self._url.get_dialect().import_dbapi()
-        except (SQLAlchemyError, ImportError) as error:
-            lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
-            brings = f"; {install_hint('postgres')}" if lacks else ""
-            raise ResultsError(
-                f"the database cannot be used: {first_line(error)}{brings}"
-            ) from error
+        self._url = database_url(url, ResultsError)
         self._sqlite = self._url.get_backend_name() == "sqlite"
-        name = self._url.database or ":memory:"
-        if self._sqlite and (":memory:" in name or self._url.query.get("mode") == "memory"):
-            raise ResultsError("results are not kept in memory: the database must be a file")
         #: The file of SQLite.
-        self.file = Path(name) if self._sqlite else None
+        self.file = Path(self._url.database or "") if self._sqlite else None
         self._kept = kept
         #: Whether tables of results lacked columns when they were last read.
         self._lacking = False

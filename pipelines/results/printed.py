@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -108,7 +108,8 @@ def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> 
     """Return why there are no rows of the segments that were asked for, and what there is."""
     segments = {row["segment"] for row in found} - {""}
     names = sorted({_names(segment) for segment in segments})
-    there = f"there are results by {', or by '.join(names) or 'none'}"
+    by = ", or by ".join(names)
+    there = f"there are results by {by}" if names else "there are none by segment"
     if only is None:
         return f"--by: no results by '{by}'; {there}"
     alike = sorted(each for each in segments if _chosen(each, _names(only), None))
@@ -181,7 +182,8 @@ def table(
     rows = [row for row in rows if row["kind"] not in OF_EXPERIMENTS]
     if not rows:
         return ["no estimates"]
-    shown = [row for row in rows if everything or _matters(row)]
+    told = {_item(row) for row in rows if row["kind"] == "group"}
+    shown = [row for row in rows if everything or _matters(row, told)]
     lines: list[str] = []
     said = dict(alarms or {})
     several = len({row["collector"] for row in rows}) > 1
@@ -192,13 +194,20 @@ def table(
         lines.append("")
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
-        lines.append(f"{more:,} more with --all: distributions, and strings")
-        lines.append("that may well be absent")
+        lines.append(f"{more:,} more with --all: distributions, biased shares of values that have")
+        lines.append("an unbiased one, and strings that may well be absent")
     return lines
 
 
-def _matters(row: Row) -> bool:
+def _matters(row: Row, told: Container[Window]) -> bool:
+    # A value that reports tell from all others has an unbiased share, which says more.
+    if row["kind"] == "share":
+        return _item(row) not in told
     return row["kind"] not in ("cdf", "bit", "string") or bool(row["significant"])
+
+
+def _item(row: Row) -> Window:
+    return *_window(row), row["segment"], row["item"]
 
 
 def _withheld(row: Row) -> str:
@@ -270,10 +279,10 @@ def effects(found: Sequence[ArmEffect]) -> list[str]:
     """Return how arms of experiments differ, for people to read: a block a metric.
 
     >>> effects([])
-    ['no experiment is known: of a database give the plans with --plan']
+    ['no known plan has an experiment (a database without --state needs --plan)']
     """
     if not found:
-        return ["no experiment is known: of a database give the plans with --plan"]
+        return ["no known plan has an experiment (a database without --state needs --plan)"]
     lines: list[str] = []
     for title, block in groupby(found, _effect_title):
         rows = list(block)

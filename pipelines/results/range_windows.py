@@ -159,10 +159,10 @@ class _Metric:
         names = names_of(wanted.segment) if wanted.by is None else (*wanted.by.split(","),)
         there = [each for each in self.segments if sorted(each) == sorted(names)]
         if not there:
-            known = " or ".join(",".join(each) for each in sorted(self.segments)) or "none"
+            by = " or ".join(",".join(each) for each in sorted(self.segments))
             raise ParameterError(
                 f"no window of {self.key[3]!r} has results by {','.join(names)!r}; there are "
-                f"results by {known}"
+                f"{f'results by {by}' if by else 'none by segment'}"
             )
         found = dict(self._common(there[0]))
         if wanted.by is None:

@@ -60,6 +60,29 @@ def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
     return sql.URL.create("sqlite", database=str(Path(state_dir) / "results.db"))
 
 
+def database_url(url: str | sql.URL, failure: type[AggregationError] = AggregationError) -> sql.URL:
+    """Return the URL of a database that can hold results; raise ``failure`` if it is none."""
+    try:
+        parsed = sql.make_url(url)
+    except (SQLAlchemyError, ValueError):
+        raise failure(
+            "the database cannot be used: it takes a URL, such as sqlite:///results.db for a file, "
+            "or postgresql://host:5432/name"
+        ) from None
+    try:
+        parsed.get_dialect().import_dbapi()
+    except (SQLAlchemyError, ImportError) as error:
+        lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
+        brings = f"; {install_hint('postgres')}" if lacks else ""
+        raise failure(f"the database cannot be used: {first_line(error)}{brings}") from error
+    name = parsed.database or ":memory:"
+    if parsed.get_backend_name() == "sqlite" and (
+        ":memory:" in name or parsed.query.get("mode") == "memory"
+    ):
+        raise failure("results are not kept in memory: the database must be a file")
+    return parsed
+
+
 class Database:
     """A SQL database; ``create`` is whether a SQLite file may be created.
 
@@ -68,29 +91,13 @@ class Database:
     """
 
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
-        try:
-            parsed = sql.make_url(url)
-        except (SQLAlchemyError, ValueError):
-            raise AggregationError(
-                "the database cannot be used: its URL must be such as postgresql://host:5432/name"
-            ) from None
-        try:
-            self._sqlite = parsed.get_backend_name() == "sqlite"
-            file = parsed.database or ":memory:"
-            if self._sqlite and (":memory:" in file or parsed.query.get("mode") == "memory"):
-                raise AggregationError(
-                    "results cannot be kept in memory: the database must be a file"
-                )
-            wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
-            self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
-            if self._sqlite:
-                sql.event.listen(self.engine, "connect", _overwrite_deleted)
-        except (SQLAlchemyError, ImportError) as error:
-            lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
-            brings = f"; {install_hint('postgres')}" if lacks else ""
-            raise AggregationError(
-                f"the database cannot be used: {first_line(error)}{brings}"
-            ) from error
+        parsed = database_url(url)
+        self._sqlite = parsed.get_backend_name() == "sqlite"
+        wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
+        self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
+        if self._sqlite:
+            sql.event.listen(self.engine, "connect", _overwrite_deleted)
+        file = parsed.database or ""
         if not create and self._sqlite and not Path(file).is_file():
             raise AggregationError(f"there are no results in {file}: sotto aggregate writes them")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 
 from mechanisms.estimators.local_level import Smoothed, smooth
+from pipelines.results.fields import milliseconds
 from pipelines.results.printed import under_of
 from pipelines.results.range_windows import names_of
 from pipelines.results.records import EstimateRecord, MetricKey, Window
@@ -18,6 +20,7 @@ from pipelines.web.boards import BoardChart
 from pipelines.web.metric import charted
 from pipelines.web.snapshot import MOST_DRAWN, MOST_WINDOWS
 from pipelines.web.views import BoardView, MetricView, RangeQuery, figure_of, name_of, newest
+from sotto.columns import time_text
 from sotto.errors import ParameterError
 
 #: Windows that a smoothed series has at least.
@@ -68,6 +71,7 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     return {
         "chart": chart,
         "marks": marks,
+        "around": {mark: _around(view, mark) for mark in marks},
         "drawn": drawn,
         "past": windows[: -MOST_WINDOWS - 1 : -1],
         "left_out": max(len(windows) - MOST_WINDOWS, 0),
@@ -233,6 +237,15 @@ def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
     if np.isfinite(values).sum() < _SMOOTHED:
         return None
     return smooth(values, errors)
+
+
+def _around(view: MetricView, mark: charts.Mark) -> str | None:
+    """Return the address that compares all windows since a note with as long a time before it."""
+    since, until = (
+        time_text(milliseconds(each)) for each in (mark.at, view.windows[-1].window_end)
+    )
+    query = replace(view.query, since=since, until=until, against="previous")
+    return view.links.metric(view.key, view.shown, query)
 
 
 def _marks(view: MetricView, windows: Sequence[Window]) -> list[charts.Mark]:

@@ -125,7 +125,7 @@ def choose(asked: Asked) -> Choice:
 
 
 #: The mechanism of an ordinal metric that the device measures.
-_MEASURED = ("grr", "shares without bias, of which funnels and retention are ratios")
+_MEASURED = ("grr", "shares without bias, which funnels and retention need")
 
 #: The mechanisms of types that have a best one whatever the ladder.
 _ONLY = {

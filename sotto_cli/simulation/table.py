@@ -285,7 +285,7 @@ def _doubt_times(
     if 2 * np.count_nonzero(unlikely) > len(when):
         raise ParameterError(
             f"the times in {columns.time!r} must lie between 2000 and 2100; more than half of them "
-            f"do not: {UNIT} (s, ms, us or ns; here {columns.time_unit})"
+            f"do not: correct them; {UNIT} (s, ms, us or ns; here {columns.time_unit})"
         )
     found.add_at(UNLIKELY, UNIT, columns.time, kept[unlikely])
     if times.timestamps:

@@ -98,6 +98,12 @@ def test_reports_come_to_estimates_whatever_is_killed_and_an_interrupt_ends_all(
         page = page_of(tmp_path)
         wait_until(lambda: "Nothing is wrong with the job" in text_of(f"{page}health"))
         wait_until(lambda: "No figure can be judged yet" in text_of(f"{page}alerts"))
+        note = b'{"at": "2026-01-01", "text": "Release 1"}'
+        kind = {"content-type": "application/json"}
+        asked = urllib.request.Request(f"{page}api/v1/notes", note, kind)
+        with urllib.request.urlopen(asked, timeout=60) as told:
+            assert told.status == 201
+        assert "Release 1" in (tmp_path / "build/serve/notes.yaml").read_text("utf-8")
         started = children(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0

@@ -17,6 +17,7 @@ from sotto_cli import main
         (["serve", "--state", "s", "--public", "--token-file", "t"], "leave out --token-file"),
         (["serve", "--state", "s", "--listen", "0.0.0.0"], "give --behind-proxy"),
         (["serve", "--database", "none://x"], "the database cannot be used"),
+        (["report", "--out", "x", "--database", "r.db"], "a URL, such as sqlite:///results.db"),
         (["report", "--state", "s"], "--out"),
         (["serve", "--state", "s", "--kafka", "k:9092"], "--topic goes with --kafka or --broker"),
         (["serve", "--database", "sqlite:///x", "--log", "l"], "--log goes with --state"),
@@ -62,3 +63,13 @@ def test_a_report_is_written_whole_or_not_at_all(capsys, tmp_path):
     assert {each.name for each in tmp_path.iterdir()} <= {
         *(out.name, plan.name, "results.db", "results.db-wal", "results.db-shm")
     }
+
+
+def test_a_terminal_shows_one_share_of_a_value_that_reports_tell_from_all_others(capsys, tmp_path):
+    given = ["estimates", "--database", write_results(tmp_path), "--metric", "visits"]
+    assert main(given) == 0
+    shown = capsys.readouterr().out
+    assert (shown.count("\n  group 0 "), shown.count("\n  0 ")) == (2, 0)
+    assert shown.count("\n  2 to 4 ") == 2
+    assert main([*given, "--all"]) == 0
+    assert capsys.readouterr().out.count("\n  0 ") == 2

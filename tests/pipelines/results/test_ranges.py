@@ -161,7 +161,7 @@ def test_unknown_segments_are_refused_with_those_that_there_are() -> None:
         runs_of(WindowRange("colour", by="app"), rows, [of])
     with pytest.raises(ParameterError, match=r"'os=beos' is withheld .* os=linux, os=mac"):
         runs_of(WindowRange("colour", segment="os=beos"), rows, [of])
-    with pytest.raises(ParameterError, match="there are results by none"):
+    with pytest.raises(ParameterError, match="there are none by segment"):
         runs_of(WindowRange("colour", by="os"), windows(of, {}), [of])
 
 

@@ -104,7 +104,8 @@ WRONG = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "plan.yaml").write_text(PLAN, "utf-8")
-    assert main(["plan", "generate", str(tmp_path / "plan.yaml"), "-o", made(tmp_path)]) == 0
+    source = ["--sdk", "clientsdk", "-o", made(tmp_path)]
+    assert main(["plan", "generate", str(tmp_path / "plan.yaml"), *source]) == 0
     return tmp_path
 
 
@@ -125,7 +126,7 @@ def test_the_same_plan_gives_the_same_bytes_compiled_or_not(folder, capfd):
     text = (folder / "metrics.py").read_text("utf-8")
     assert main(["plan", "compile", str(folder / "plan.yaml")]) == 0
     fingerprint = capfd.readouterr().out.split()[-1]
-    assert main(["plan", "generate", str(folder / "plan.json")]) == 0
+    assert main(["plan", "generate", "--sdk", "clientsdk", str(folder / "plan.json")]) == 0
     assert capfd.readouterr().out == text
     assert "plan comfort, version 1, of collector editor.example" in text
     assert f"Fingerprint: {fingerprint}\n" in text
@@ -134,7 +135,7 @@ def test_the_same_plan_gives_the_same_bytes_compiled_or_not(folder, capfd):
 
 def test_an_app_that_ships_the_package_imports_that(folder, capfd):
     text = (folder / "metrics.py").read_text("utf-8")
-    assert main(["plan", "generate", "--sdk", "sottovoce", str(folder / "plan.yaml")]) == 0
+    assert main(["plan", "generate", str(folder / "plan.yaml")]) == 0
     shipped = text.replace("from clientsdk", "from sottovoce")
     assert capfd.readouterr().out == shipped != text
 
