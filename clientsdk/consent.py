@@ -38,7 +38,7 @@ _STAYS_PARTLY = (
     "the person has agreed again"
 )
 _ALL_INSTEAD = "consent to a group could not be withdrawn alone, and is withdrawn as a whole: %s"
-_SPENT = "nothing new can be recorded: the device's lifetime budget is spent"
+_SPENT = "the device's lifetime budget is spent or reserved: only what has begun goes on"
 _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it can be written: %s"
 
 

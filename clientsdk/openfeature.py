@@ -103,26 +103,21 @@ class SottoFeatureProvider(AbstractProvider):
         evaluation_context: Context = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
-        """Record the event's value as what its name stands for in the plan, or count the event.
+        """Record the event's value as the metric of its name; drop an event that has no metric.
 
-        An event that the plan does not name is dropped. Any value but 0 of a boolean or a survey
-        is true. The attributes are not looked at.
+        Of a boolean or a survey any value but 0 is true. The attributes are not looked at.
         """
-        client, name = self._client, tracking_event_name
-        for known in client.plan.metrics:
-            measure = known.measure
-            if name == (known.name if measure is None else measure.of):
-                break
-        else:
+        client = self._client
+        known = next(
+            (each for each in client.plan.metrics if each.name == tracking_event_name), None
+        )
+        if known is None:
             return
         value: Any = None if tracking_event_details is None else tracking_event_details.value
         if value is not None and known.type in ("boolean", "survey"):
             value = bool(value)
         try:
-            if measure is not None and measure.method == "count":
-                client.count(name)
-            else:
-                client.record(name, value)
+            client.record(known.name, value)
         except BaseException as error:
             # Also an interrupt: this frame does not keep the value.
             del value, tracking_event_details

@@ -182,7 +182,7 @@ class Document(BaseModel, ABC):
         content = self.content()
         try:
             value = _canonical(content)
-        except ValueError:
+        except (TypeError, ValueError):
             value = _canonical(_finite(content))
         return _parsed(value).key, value
 

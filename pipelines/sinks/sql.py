@@ -94,7 +94,13 @@ class Database:
         parsed = database_url(url)
         self._sqlite = parsed.get_backend_name() == "sqlite"
         wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
-        self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
+        try:
+            self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
+        except (SQLAlchemyError, TypeError, ValueError):
+            # The message may hold the URL, and so a password.
+            raise AggregationError(
+                "the database cannot be used: its URL has a wrong part"
+            ) from None
         if self._sqlite:
             sql.event.listen(self.engine, "connect", _overwrite_deleted)
         file = parsed.database or ""

@@ -12,13 +12,11 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 from openfeature.track import TrackingEventDetails
-from plan_texts import plan_head
 
 from clientsdk import Client, MemoryPublisher, Settings
 from clientsdk.openfeature import SottoFeatureProvider
-from clientsdk.testing import FakeClock, SeededClient, WatchedClient, reported
+from clientsdk.testing import FakeClock, SeededClient, WatchedClient
 from sotto.errors import StoreError
-from sotto.plan.compile import parse_plan
 
 MARK = "Qzx7-marked-value"
 ARMS = {"name": "onboarding", "arms": ["control", "guided"], "share": 500_000}
@@ -107,27 +105,6 @@ def test_an_event_is_a_recording_of_its_value_alone(flags):
     assert [each[:2] for each in device.recorded] == [
         *(("load", 7.5), ("load", None), ("bought", True), ("bought", False), ("load", None)),
     ]
-
-
-def test_an_event_feeds_what_is_measured(flags):
-    said = "edges: [0, 1, 2, 9], stored: true, window: 7d, ladder: [{epsilon: 26}]}"
-    device = SeededClient(
-        parse_plan(
-            plan_head("trial", (900, 90000), expires="2036-12-31")
-            + f"  exports: {{type: ordinal, measure: {{count: export}}, {said}\n"
-            + f"  most: {{type: ordinal, missing: true, measure: {{max: load}}, {said}\n"
-        ).compile(),
-        seed=1,
-    )
-    client = flags(device)
-    for name, value in (("export", None), ("export", 5.0), ("load", 1.5), ("load", 12.0)):
-        client.track(name, tracking_event_details=TrackingEventDetails(value))
-    device.clock.advance(days=7)
-    device.flush()
-    device.clock.advance(hours=3)
-    device.flush()
-    answers = {each.metric: each.meaning.strip("'") for each in reported(device)}
-    assert answers == {"exports": "2 to 8", "most": "9 or more"}
 
 
 def test_what_cannot_be_recorded_is_counted_and_never_raised(flags, caplog):

@@ -123,6 +123,7 @@ def test_windows_are_found_by_time(folder, capsys):
         (["--every", "often"], "must be a duration"),
         (["--max-reports", "0"], "must be a whole number, at least 1"),
         (["--database", "nonsense"], "the database cannot be used"),
+        (["--database", "sqlite://./r.db"], "its URL has a wrong part"),
         (["--plan", "nowhere.yaml"], "nowhere.yaml"),
         (["--topic", "reports-e1-p1"], "--topic and --accept-loss go with --kafka or --broker"),
     ],
