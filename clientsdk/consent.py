@@ -38,7 +38,6 @@ _STAYS_PARTLY = (
     "the person has agreed again"
 )
 _ALL_INSTEAD = "consent to a group could not be withdrawn alone, and is withdrawn as a whole: %s"
-_SPENT = "the device's lifetime budget is spent or reserved: only what has begun goes on"
 _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it can be written: %s"
 
 
@@ -343,22 +342,18 @@ class ConsentKeeper:
         self._counter.forget()
 
 
-def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings, spent: int = 0) -> None:
-    """Warn that no value of a plan fits under the pinned ceilings, or none any more.
-
-    ``spent`` is what the lifetime has paid, in micro-epsilon.
-    """
+def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
+    """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
     least, least_in_life = made_once(plan, _least_costs)
     if least > ceilings.period or least_in_life > ceilings.lifetime:
-        amounts = (least, ceilings.period, ceilings.lifetime)
         diagnostics.warn(
             "ceilings",
-            "nothing can be recorded: one value costs an epsilon of %s or more, and the pinned "
+            "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
             "ceilings are %s a period and %s a lifetime, which only renew_consent can raise",
-            *(f"{each / 1e6:g}" for each in amounts),
+            str(least),
+            str(ceilings.period),
+            str(ceilings.lifetime),
         )
-    elif least_in_life > ceilings.lifetime - spent:
-        diagnostics.warn("lifetime", _SPENT, quiet=math.inf)
 
 
 def _least_costs(plan: CompiledPlan) -> tuple[int, int]:

@@ -34,7 +34,7 @@ def open_parts(given: Opening) -> ClientParts:
     path = None if settings.disabled else given.file
     store = open_store(path, plan, given.ceilings, if_known(now), source, settings.quota)
     if not settings.disabled:
-        warn_if_nothing_fits(plan, store.ceilings, store.accounts.lifetime_reserved)
+        warn_if_nothing_fits(plan, store.ceilings)
     recorder = Recorder(store, plan, source)
     consent = consent_of(given, store, recorder.counter)
     outgoing = Outgoing(given, store, recorder, consent)

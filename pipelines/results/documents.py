@@ -158,8 +158,6 @@ class Document(BaseModel, ABC):
     job: Annotated[_Text, Field(min_length=1)]  #: random name of the deployment that made it
     #: At least 1; higher than that of every earlier document of the job with this key.
     revision: Annotated[int, Field(ge=1, lt=2**63)]
-    #: The record that it was read from, which need not be made and checked again.
-    _read: tuple[bytes, bytes] | None = None
 
     @property
     def key(self) -> bytes:
@@ -177,13 +175,7 @@ class Document(BaseModel, ABC):
     @property
     def record(self) -> tuple[bytes, bytes]:
         """Key and value as a topic has them; FormatError if no database could store them."""
-        if self._read is not None:
-            return self._read
-        content = self.content()
-        try:
-            value = _canonical(content)
-        except (TypeError, ValueError):
-            value = _canonical(_finite(content))
+        value = _canonical(_finite(self.content()))
         return _parsed(value).key, value
 
     def content(self) -> dict[str, object]:
@@ -401,7 +393,6 @@ def parse(key: bytes | None, value: bytes | None) -> Document:
     document = _parsed(value or b"")
     if key != document.key:
         raise FormatError("the key is that of another document")
-    document._read = document.key, value or b""
     return document
 
 

@@ -279,10 +279,10 @@ def effects(found: Sequence[ArmEffect]) -> list[str]:
     """Return how arms of experiments differ, for people to read: a block a metric.
 
     >>> effects([])
-    ['no known plan has an experiment (a database without --state needs --plan)']
+    ['no experiment is known: of a database give the plans with --plan']
     """
     if not found:
-        return ["no known plan has an experiment (a database without --state needs --plan)"]
+        return ["no experiment is known: of a database give the plans with --plan"]
     lines: list[str] = []
     for title, block in groupby(found, _effect_title):
         rows = list(block)
