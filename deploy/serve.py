@@ -104,12 +104,14 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
 def _page(data: Path, port: int) -> list[str]:
     """Return the program that shows results, and how the job is, to this machine.
 
-    It looks for figures that moved, as a file ``alerts.yaml`` in ``data`` says, if there is one.
+    It looks for figures that moved, as a file ``alerts.yaml`` in ``data`` says, and draws the
+    charts of ``boards.yaml``, if there are such files; notes are kept in ``notes.yaml``.
     """
     given = ["--state", str(data / "state"), "--log", str(data / "log"), "--port", str(port)]
+    given += ["--notes", str(data / "notes.yaml")]
+    if (boards := data / "boards.yaml").exists():
+        given += ["--boards", str(boards)]
     alerts = [str(path)] if (path := data / "alerts.yaml").exists() else []
-    boards = ["--boards", str(path)] if (path := data / "boards.yaml").exists() else []
-    given += ["--notes", str(data / "notes.yaml"), *boards]
     return [sys.executable, "-m", "sotto", "serve", *given, "--alerts", *alerts]
 
 

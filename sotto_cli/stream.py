@@ -104,9 +104,11 @@ def run(args: argparse.Namespace) -> int:
             idle_ms=args.idle,
             until_end=args.until_end,
         )
-        where, job = ", which Flink does not list yet" * bool(flink), ServedJob(result)
-        if flink is not None and flink.wait_until_known(folder.job()):
-            where, job = f", {flink.page}", flink
+        where, job = "", ServedJob(result)
+        if flink is not None:
+            where = ", which Flink does not list yet"
+            if flink.wait_until_known(folder.job()):
+                where, job = f", {flink.page}", flink
         print(f"submitted: job {folder.job()}{where}", flush=True)
     return ExitStatus.DONE if args.detach else _wait(job, folder, watched)
 

@@ -63,7 +63,10 @@ class PooledDifference:
         """The smallest true difference that would be told from zero with a probability of 80 %.
 
         That is 2.80 / 1.96 of the interval's longer side, which is 2.80 standard errors where the
-        error is normal. Intervals of quantiles are much longer than theirs say.
+        error is normal; intervals of quantiles are longer than their standard errors say.
+
+        >>> round(PooledDifference(-10.0, 3.0, -34.2, 18.0).smallest_found, 1)
+        40.0
         """
         longer = max(self.high - self.value, self.value - self.low)
         return FLOOR_ERRORS / two_sided(0.95) * longer
@@ -74,9 +77,7 @@ class PooledDifference:
         return not self.low <= 0 <= self.high
 
 
-def difference(
-    one: Estimate, other: Estimate, correlation: float = 0.0, level: float = 0.95
-) -> PooledDifference:
+def difference(one: Estimate, other: Estimate, correlation: float = 0.0) -> PooledDifference:
     """Return ``one`` less ``other``, with an interval made of the ends of both (MOVER).
 
     For normal intervals that is the usual one. ``correlation``: of the two errors; taken for less
@@ -94,7 +95,7 @@ def difference(
     >>> round(found.smallest_found, 3), found.significant
     (0.14, True)
     """
-    (low, high), (other_low, other_high) = one.interval(level), other.interval(level)
+    (low, high), (other_low, other_high) = one.interval(), other.interval()
     value = one.value - other.value
 
     def distance(of_one: float, of_other: float) -> float:

@@ -126,12 +126,11 @@ def _stays(current: sql.Row[tuple[object, ...]], source: str, replace: bool) -> 
             "another one to the sink"
         )
     if not replace:
-        held = f"the database holds the results of {current.collector} from"
-        if source.startswith(_DIRECT):
-            raise AggregationError(f"{held} {current.source}: give another database")
+        topic = "" if current.source.startswith(_DIRECT) else "topic "
+        replaces = f", or --replace to have those of {source} in their place"
         raise AggregationError(
-            f"{held} topic {current.source}: give another database, or --replace to have those of "
-            f"{source} in their place"
+            f"the database holds the results of {current.collector} from {topic}{current.source}: "
+            f"give another database{'' if source.startswith(_DIRECT) else replaces}"
         )
     return False
 

@@ -98,9 +98,8 @@ class Database:
             self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
         except (SQLAlchemyError, TypeError, ValueError):
             # The message may hold the URL, and so a password.
-            raise AggregationError(
-                "the database cannot be used: its URL has a wrong part"
-            ) from None
+            said = "the database cannot be used: its URL has a wrong part"
+            raise AggregationError(said) from None
         if self._sqlite:
             sql.event.listen(self.engine, "connect", _overwrite_deleted)
         file = parsed.database or ""

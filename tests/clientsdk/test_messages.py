@@ -238,6 +238,7 @@ VALUES = {
     "a member of an Enum": recorded("theme", Colour.DARK),
     "bytes for text": recorded("theme", b"dark"),
     "pandas' NA": recorded("theme", pd.NA),
+    "a Decimal for text": recorded("theme", decimal.Decimal(3)),
     "a list of values": recorded("theme", ["dark"]),
     "a rank for an ordinal": recorded("size", 0),
     "a number for a vector": recorded("place", 5),

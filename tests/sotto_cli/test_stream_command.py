@@ -26,6 +26,8 @@ def test_a_job_that_runs_is_said_and_not_submitted(given, capsys):
     assert out.startswith("runs already, with its own options: job ")
     assert out.endswith(", http://flink:8081/#/job/running/abc/overview\n")
     assert error == ""
+    assert main([*given, f"--plans={given[1].partition('=')[2]}/plans"]) == 0
+    assert "plans that come to the folder later wait" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", ["--from-scratch", "--savepoint_path=file:///savepoints/one"])

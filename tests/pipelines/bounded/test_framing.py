@@ -187,7 +187,9 @@ def test_a_run_says_what_is_missing(sent, tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     log, state = write(tmp_path / "log", sent), tmp_path / "state"
-    assert aggregate(log, state, [OPEN]).rejects == {"unknown_plan": len(sent)}
+    run = aggregate(log, state, [OPEN])
+    assert run.rejects == {"unknown_plan": len(sent)}
+    assert run.lines()[-1] == "warning: no report was counted: sotto quarantine says why"
     for take in (partial(aggregate, log), requeue):
         with pytest.raises(ModuleNotFoundError, match=r"sottovoce-tools\[signatures\]"):
             take(state, PLANS)

@@ -72,6 +72,13 @@ def test_the_newest_job_of_a_name_is_found_unless_it_has_ended(flink):
     assert not job.find(None)
 
 
+def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink, monkeypatch):
+    flink.begin("sotto-a", "one")
+    flink.away = True
+    monkeypatch.setattr("time.sleep", lambda _: setattr(flink, "away", False))
+    assert FlinkJob("http://flink:8081/").wait_until_known("a")
+
+
 @pytest.mark.parametrize(
     ("state", "ending"),
     [

@@ -89,6 +89,13 @@ def test_another_topic_is_refused_until_told(feed, url):
     assert [row["state"] for row in held(url)["meta"]] == ["other"]
 
 
+def test_a_pipeline_that_writes_by_itself_is_told_of_no_option_that_it_lacks(feed, url):
+    feed.give(window(7))
+    with SqlSink.open(url, "mine") as sink, pytest.raises(AggregationError) as refused:
+        sink.write([parse(*window(1))])
+    assert str(refused.value).endswith("from topic reports-estimates: give another database")
+
+
 def test_the_database_of_a_run_is_refused(feed, url):
     project(url, projection("tests.example", "state", 1, 5, lineage="00"))
     for replace in (False, True):
