@@ -11,6 +11,8 @@ Each has ports of its own for the servers that it starts, which listen only afte
 
 Temporary files are in memory if there is room: thousands of durable commits wait for no disk.
 
+Children that tests fork and kill use no gRPC, whose own handlers of forks now and then abort them.
+
 A Java that lives for seconds starts sooner, and takes half the processor, where it optimizes less.
 
 No proxy that the environment names comes between tests and what they start on this machine, and
@@ -65,6 +67,7 @@ for _name in ("no_proxy", "NO_PROXY"):
     os.environ[_name] = ",".join([*_given, "localhost", "127.0.0.1"])
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 for _name in ("DO_NOT_TRACK", *CI):
     os.environ.pop(_name, None)
