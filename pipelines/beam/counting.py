@@ -1,6 +1,7 @@
 """Counting: what becomes of the packed rows of each budget period's shard.
 
-Rows that have an end come to :class:`CountByGroup` all together. Those that have none come to
+Rows that have an end come to :class:`CountByGroup` all together, a part of a period each: as many
+shards as hold enough rows. Those that have none come to
 :class:`CountByState`, which keeps the state of each shard. There rows gather in a bag until a timer
 fires, or many are there, and are then stepped in one go. The state is kept as a *snapshot* and a
 *log* of the packed rows taken since: a state is a function of the set of rows that it has seen, so
@@ -25,6 +26,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -36,11 +38,12 @@ from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.aggregation.audit import totals as audited_totals
 from pipelines.aggregation.counts import Matrix, WindowKey, pack_change
+from pipelines.aggregation.decode import parts_for
 from pipelines.aggregation.quarantine import Rejects
 from pipelines.aggregation.quarantine import rejected as late_rejects
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import Tally, step_blocks
+from pipelines.aggregation.step import Tally, in_order, step_blocks, step_rows
 from pipelines.aggregation.table import new_key
 from pipelines.beam.coders import StateCoder
 from pipelines.beam.decoding import (
@@ -51,6 +54,7 @@ from pipelines.beam.decoding import (
     increase,
     period_and_shard,
     rejected,
+    shard_key,
 )
 from pipelines.beam.plans import PlanSource, numbering_of
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
@@ -150,24 +154,40 @@ def _live(job: str, limit: int) -> LiveStates:
     return LiveStates(limit)
 
 
+def period_and_rows(element: Keyed) -> tuple[int, int]:
+    """Return the period of packed rows, and how many they are."""
+    key, value = element
+    period, _ = period_and_shard(key)
+    return period, _number(PackedRows.from_bytes(value))
+
+
+def to_part(element: Keyed, plans: PlanSource, sizes: Mapping[int, int]) -> Keyed:
+    """Key packed rows by part, not shard, given rows by period: few rows make one part."""
+    key, value = element
+    period, shard = period_and_shard(key)
+    parts = parts_for([sizes[period]], plans.registry().shards)
+    return shard_key(period, shard % parts), value
+
+
 @beam.typehints.with_input_types(Grouped)
 @beam.typehints.with_output_types(Keyed, rejected=bytes, notes=Keyed, audits=Keyed)
 class CountByGroup(beam.DoFn):
-    """All packed rows of a period's shard to changes of windows; no state, no timers."""
+    """All packed rows of a part of a period to changes of windows; no state, no timers."""
 
     def __init__(self, plans: PlanSource) -> None:
         self._plans = plans
 
     def process(self, element: Grouped) -> Iterator[Any]:
-        """Count rows, and yield the audit of the period's shard, which is final."""
+        """Count rows, and yield the audit of the part, which is final."""
         key, values = element
-        period, shard = period_and_shard(key)
+        period, part = period_and_shard(key)
         registry, blocks = _numbered_alike(self._plans, map(PackedRows.from_bytes, values))
-        state = State(registry, shard, period, new_key())
-        stepped = step_blocks(state, blocks)
+        state = State(registry, part, period, new_key())
+        rows = (replace(Rows.from_bytes(block), shard=part) for block in blocks)
+        stepped = step_rows(state, in_order(rows))
         yield from _changes(stepped.changes, registry)
         yield from _outputs(stepped.rejects, stepped.tally)
-        audit = SHARD.pack(shard, *audited_totals(state).numbers)
+        audit = SHARD.pack(part, *audited_totals(state).numbers)
         yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), audit))
 
 
@@ -224,8 +244,7 @@ class CountByState(beam.DoFn):
         elif settles:
             settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
-        (rows,) = _ROWS.unpack_from(packed.rows, _ROWS_AT)
-        head = head._replace(rows=head.rows + rows, waiting=head.waiting + len(value))
+        head = head._replace(rows=head.rows + _number(packed), waiting=head.waiting + len(value))
         if (head.rows >= ROWS or head.waiting >= BYTES) and not head.doubtful:
             head = yield from self._count(key, head, gathered, log, snapshot)
         if not head.armed:
@@ -416,6 +435,11 @@ def _numbered_alike(
     known = {*numberings, *(each.numbering for each in packed)}
     registry = plans.registry(*{plan for each in known for plan in fingerprints_of(each)})
     return registry, [_renumbered(each, registry) for each in packed]
+
+
+def _number(packed: PackedRows) -> int:
+    (rows,) = _ROWS.unpack_from(packed.rows, _ROWS_AT)
+    return int(rows)
 
 
 def _renumbered(packed: PackedRows, registry: Registry) -> bytes:

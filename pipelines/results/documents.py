@@ -175,7 +175,11 @@ class Document(BaseModel, ABC):
     @property
     def record(self) -> tuple[bytes, bytes]:
         """Key and value as a topic has them; FormatError if no database could store them."""
-        value = _canonical(_finite(self.content()))
+        content = self.content()
+        try:
+            value = _canonical(content)
+        except (TypeError, ValueError):  # A number is not finite, or a mapping no dict.
+            value = _canonical(_finite(content))
         return _parsed(value).key, value
 
     def content(self) -> dict[str, object]:
