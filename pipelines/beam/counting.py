@@ -157,8 +157,7 @@ def _live(job: str, limit: int) -> LiveStates:
 def period_and_rows(element: Keyed) -> tuple[int, int]:
     """Return the period of packed rows, and how many they are."""
     key, value = element
-    period, _ = period_and_shard(key)
-    return period, _number(PackedRows.from_bytes(value))
+    return period_and_shard(key)[0], _number(PackedRows.from_bytes(value))
 
 
 def to_part(element: Keyed, plans: PlanSource, sizes: Mapping[int, int]) -> Keyed:

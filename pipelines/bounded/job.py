@@ -4,7 +4,7 @@
 
     work items ─ Read ─► packed blocks ─ by period and part ─ Step ─►  changes ─ sum by window
                   │                                              │                      │
-                  ├──► rejects ◄─────────────────────────────────┤                 ToPages
+                  ├──► rejects ◄─────────────────────────────────┤                to pages
                   │       └──────────── by file ─ WriteFiles ◄───│──────────────────────┘
                   └──► what was done ◄───────────────────────────┘   │
                           └──► together ─ WriteSummary ◄─────────────┘
@@ -207,8 +207,8 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
     )
     pages = (
         stepped.changes
-        | "Sum by window" >> beam.CombinePerKey(AddCounts())
-        | "To pages" >> beam.ParDo(ToPages(job))
+        | "Sum by window" >> beam.CombinePerKey(counts.add)
+        | "To pages" >> beam.Map(to_page, job.registry.period)
     )
     filed = (
         (read[_PARTS], stepped[_PARTS], pages)
@@ -259,15 +259,9 @@ class Read(_Stage):
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
-        for block in self.job.source.partition(name).blocks(start, end, floor, self.job.trusted):
-            first_open = self.job.manifest.first_open
-            found = arrivals(
-                block,
-                self.job.registry,
-                first_open,
-                self.job.parts,
-                self.job.manifest.tombstones,
-            )
+        job, of = self.job, self.job.manifest
+        for block in job.source.partition(name).blocks(start, end, floor, job.trusted):
+            found = arrivals(block, job.registry, of.first_open, job.parts, of.tombstones)
             for rows in found.rows:
                 yield shard_key(rows.period, rows.shard), self.job.hold(rows)
             yield self.done(JobOutput(tally=Tally(reports=found.reports)))
@@ -290,37 +284,11 @@ class CountBlocks(_Stage):
         yield from self.rejected(stepped.rejects)
 
 
-class AddCounts(beam.CombineFn):
-    """Adds packed matrices of counts."""
-
-    def create_accumulator(self) -> bytes:
-        return b""
-
-    def add_input(self, accumulator: bytes, changes: bytes) -> bytes:
-        return self.merge_accumulators([accumulator, changes])
-
-    def add_inputs(self, accumulator: bytes, changes: Iterable[bytes]) -> bytes:
-        return self.merge_accumulators([accumulator, *changes])
-
-    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        present = [accumulator for accumulator in accumulators if accumulator]
-        return counts.add(present) if present else b""
-
-    def extract_output(self, accumulator: bytes) -> bytes:
-        return accumulator
-
-
-@beam.typehints.with_output_types(Keyed)
-class ToPages(beam.DoFn):
-    """The changes of a window, as a part of the page that it is on."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def process(self, element: Keyed) -> Iterator[Keyed]:
-        window, changes = element
-        page = counts.page_of(WindowKey.from_bytes(window), self.job.registry.period)
-        yield _PAGE + _PAGE_KEY.pack(page), window + changes
+def to_page(element: Keyed, period: int) -> Keyed:
+    """Key the changes of a window by the page that it is on."""
+    window, changes = element
+    page = counts.page_of(WindowKey.from_bytes(window), period)
+    return _PAGE + _PAGE_KEY.pack(page), window + changes
 
 
 @beam.typehints.with_output_types(Keyed)
