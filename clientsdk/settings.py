@@ -71,13 +71,18 @@ _FINER = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LONGEST = 36525 * 86_400
 _DECIMALS = 6
 #: Variables of continuous integration: the names that ``ci-info`` takes for any service, then those
-#: of services that set none of them.
+#: of its services, but for two of hosts that set them for running servers too (RENDER, VERCEL).
 CI = (
-    *("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "RUN_ID"),
-    *("CI_APP_ID", "CI_BUILD_ID", "CI_BUILD_NUMBER", "CI_NAME"),
-    *("GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD"),
-    *("CODEBUILD_BUILD_ARN", "BUILDER_OUTPUT", "CF_BUILD_ID", "GO_PIPELINE_LABEL"),
-    "bamboo_planKey",
+    *("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "RUN_ID", "CI_APP_ID", "CI_NAME"),
+    *("AC_APPCIRCLE", "AGOLA_GIT_REF", "APPCENTER_BUILD_ID", "APPVEYOR", "bamboo_planKey"),
+    *("BITBUCKET_COMMIT", "BITRISE_IO", "BUDDY_WORKSPACE_ID", "BUILDER_OUTPUT", "BUILDKITE"),
+    *("CF_BUILD_ID", "CI_BUILD_ID", "CI_BUILD_NUMBER", "CI_XCODE_PROJECT", "CIRCLECI", "CIRRUS_CI"),
+    *("CM_BUILD_ID", "CODEBUILD_BUILD_ARN", "DRONE", "DSARI", "EARTHLY_CI", "EAS_BUILD"),
+    *("GERRIT_PROJECT", "GITEA_ACTIONS", "GITHUB_ACTIONS", "GITLAB_CI", "GO_PIPELINE_LABEL"),
+    *("HARNESS_BUILD_ID", "HUDSON_URL", "JENKINS_URL", "LAYERCI", "MAGNUM", "NETLIFY", "NEVERCODE"),
+    *("NOW_BUILDER", "PROW_JOB_ID", "RELEASE_BUILD_ID", "SAILCI", "SCREWDRIVER", "SEMAPHORE"),
+    *("SHIPPABLE", "STRIDER", "SYSTEM_TEAMFOUNDATIONCOLLECTIONURI", "TDDIUM", "TEAMCITY_VERSION"),
+    *("TF_BUILD", "TRAVIS", "VELA", "XCS"),
 )
 
 
@@ -394,9 +399,7 @@ OTHERS = (
 )
 #: A name by which somebody may want to switch the SDK off, or on.
 _WISH = r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
-_EPSILON = (
-    "an epsilon in [0.001, 100000] with at most 6 decimals, a period's at most the lifetime's"
-)
+_EPSILON = "an epsilon in [0.001, 100000], at most 6 decimals, a period's at most the lifetime's"
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 _TIME = "a number of seconds, at least 0"
 #: By name; ``docs/guides/sdk.md`` has the same table.

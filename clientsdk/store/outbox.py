@@ -84,8 +84,7 @@ class Outbox:
 
     def count(self, chain: StoredChain) -> None:
         self.room -= len(chain.payloads) + ROW
-        if chain.due < self.soonest:
-            self.soonest = chain.due
+        self.soonest = min(self.soonest, chain.due)
 
     def add(
         self, connection: Connection, cursor: Cursor, chain: StoredChain, identity: Identity

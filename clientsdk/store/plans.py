@@ -120,8 +120,7 @@ class Plans:
 
         A clock that leapt may have seen it expire: it will expire once more.
         """
-        if expires < self.next_expiry:
-            self.next_expiry = expires
+        self.next_expiry = min(self.next_expiry, expires)
 
     def go_back(self, connection: Connection) -> None:
         """Let plans expire once more: there may be something of them again."""

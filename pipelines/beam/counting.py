@@ -28,6 +28,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -43,7 +44,7 @@ from pipelines.aggregation.quarantine import Rejects
 from pipelines.aggregation.quarantine import rejected as late_rejects
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import Tally, in_order, step_blocks, step_rows
+from pipelines.aggregation.step import Stepped, Tally, in_order, step_blocks, step_rows
 from pipelines.aggregation.table import new_key
 from pipelines.beam.coders import StateCoder
 from pipelines.beam.decoding import (
@@ -182,8 +183,7 @@ class CountByGroup(beam.DoFn):
         period, part = period_and_shard(key)
         registry, blocks = _numbered_alike(self._plans, map(PackedRows.from_bytes, values))
         state = State(registry, part, period, new_key())
-        rows = (replace(Rows.from_bytes(block), shard=part) for block in blocks)
-        stepped = step_rows(state, in_order(rows))
+        stepped = _step(state, (replace(Rows.from_bytes(each), shard=part) for each in blocks))
         yield from _changes(stepped.changes, registry)
         yield from _outputs(stepped.rejects, stepped.tally)
         audit = SHARD.pack(part, *audited_totals(state).numbers)
@@ -342,7 +342,7 @@ class CountByState(beam.DoFn):
         )
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
-        stepped = step_blocks(state, rows)
+        stepped = _step(state, map(Rows.from_bytes, rows))
         logged = head.logged + sum(map(len, rows))
         if logged > max(SHORT, head.size // PART):
             packed = state.to_bytes()
@@ -446,6 +446,15 @@ def _renumbered(packed: PackedRows, registry: Registry) -> bytes:
         return packed.rows
     ids = registry_ids(fingerprints_of(packed.numbering), registry)
     return Rows.from_bytes(packed.rows).renumbered(ids).to_bytes()
+
+
+def _step(state: State, rows: Iterable[Rows]) -> Stepped:
+    """Take rows into a state; count the time that it takes."""
+    begin = perf_counter()
+    stepped = step_rows(state, in_order(rows))
+    increase("step_ms_sum", round(1_000 * (perf_counter() - begin)))
+    increase("step_ms_count", 1)
+    return stepped
 
 
 def _changes(changes: Mapping[WindowKey, Matrix], registry: Registry) -> Iterator[Keyed]:

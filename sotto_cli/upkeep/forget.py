@@ -24,6 +24,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.clocks import day
@@ -66,11 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(file: str) -> list[str]:
-    if file == "-":
-        given = sys.stdin.read()
-    else:
-        with open(file, encoding="utf-8", errors="replace") as opened:
-            given = opened.read()
+    given = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8", "replace")
     names = given.split()
     if not names:
         raise ParameterError("--file has no pseudonym in it")

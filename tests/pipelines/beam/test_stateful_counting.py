@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,9 @@ from step_plans import DAY
 from stream_engine import Engine
 from streaming_logs import EPOCHS, Outcome, aggregated, records, small_plans, streamed, write
 
+from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
+from pipelines.aggregation.step import Stepped
 from pipelines.beam import counting, documents
 from pipelines.beam.counting import LiveStates
 from pipelines.beam.plans import PlansFolder
@@ -153,14 +155,14 @@ def use_any_live_state(patch: pytest.MonkeyPatch) -> None:
 
 def keep_gathered(patch: pytest.MonkeyPatch) -> None:
     """Step rows again that were stepped, as if a bag had not been cleared."""
-    stepped = counting.step_blocks
+    step = counting._step
 
-    def twice(state: State, blocks: list[bytes]) -> object:
-        found = stepped(state, blocks)
-        again = stepped(state, blocks)
+    def twice(state: State, rows: Iterable[Rows]) -> Stepped:
+        given = list(rows)
+        found, again = step(state, given), step(state, given)
         return found._replace(tally=found.tally.plus(again.tally))
 
-    patch.setattr(counting, "step_blocks", twice)
+    patch.setattr(counting, "_step", twice)
 
 
 def fold_without_clearing(patch: pytest.MonkeyPatch) -> None:
