@@ -220,7 +220,6 @@ def _run_lines(
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             process = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
             background.append(process)
-            assert process.stdout is not None
             assert process.stdout.readline(), f"{command} has ended"
             continue
         capture.readouterr()
