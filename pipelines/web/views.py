@@ -202,7 +202,8 @@ def headlines(rows: list[EstimateRecord]) -> list[EstimateRecord]:
     """Return the estimates that stand for a window, the most telling ones first."""
     by_kind: dict[str, list[EstimateRecord]] = {}
     for row in rows:
-        if row.value is not None:
+        # All is unexplained, without an error, where no candidates are known.
+        if row.value is not None and (row.kind, row.standard_error) != ("unexplained", 0.0):
             by_kind.setdefault(row.kind, []).append(row)
     shares = by_kind.get("share", [])
     if {row.item for row in shares} in ({"true", "false"}, {"yes", "no"}):
