@@ -83,7 +83,6 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shipped")
     where = ROOT / "deploy/device/device_wheel.py"
     spec = importlib.util.spec_from_file_location("device_wheel", where)
-    assert spec is not None
     assert spec.loader is not None
     builder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(builder)
