@@ -401,6 +401,9 @@ def test_what_watches_finds_what_it_watches() -> None:
     assert results["secureJsonData"]["password"].strip("$") in reader
     board = json.loads((ROOT / "deploy/grafana/dashboards/results.json").read_text("utf-8"))
     assert {panel["datasource"]["uid"] for panel in board["panels"]} == {results["uid"]}
+    of_one = "collector = ${collector:sqlstring} AND plan = ${plan:sqlstring} AND version = "
+    queries = [target["rawSql"] for panel in board["panels"] for target in panel["targets"]]
+    assert all(f"WHERE {of_one}" in query for query in queries), "collectors would be mixed"
     (provider,) = yaml.safe_load(
         (ROOT / "deploy/grafana/provisioning/dashboards/sotto.yml").read_text("utf-8")
     )["providers"]
