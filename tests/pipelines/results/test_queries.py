@@ -77,4 +77,4 @@ def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
     NotebookClient(notebook, resources=place, **options).execute()
     shown = [set(output.data) for cell in cells for output in cell.outputs if "data" in output]
     assert sum("image/png" in kinds for kinds in shown) == 2
-    assert sum("text/html" in kinds for kinds in shown) == 3
+    assert sum("text/html" in kinds for kinds in shown) == 4
