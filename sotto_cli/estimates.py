@@ -118,7 +118,7 @@ def _computed(
     chosen = Chosen(collector=args.collector, metric=args.metric)
     if args.experiment:
         found = reader.effects(chosen)
-        return printed.effects(found), views.EFFECTS, found
+        return printed.effects(found, reader.plans()), views.EFFECTS, found
     found = reader.retention(chosen)
     return printed.retention(found), views.RETENTION, found
 

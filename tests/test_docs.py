@@ -83,7 +83,6 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shipped")
     where = ROOT / "deploy/device/device_wheel.py"
     spec = importlib.util.spec_from_file_location("device_wheel", where)
-    assert spec is not None
     assert spec.loader is not None
     builder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(builder)
@@ -220,7 +219,6 @@ def _run_lines(
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             process = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
             background.append(process)
-            assert process.stdout is not None
             assert process.stdout.readline(), f"{command} has ended"
             continue
         capture.readouterr()

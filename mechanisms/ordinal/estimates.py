@@ -246,10 +246,14 @@ def _inverse(matrix: Floats) -> Floats:
 def mean_precision(
     matrix: Floats, assumed: Assumed, scale: float, *, missing: bool = False
 ) -> Precision:
-    """Return that of the wider bound of the mean; see :func:`mean_bound_variance`."""
+    """Return that of the mean, or of its wider bound; see :func:`mean_bound_variance`.
+
+    It has bounds where reports do not distinguish all values.
+    """
     unit = mean_bound_variance(matrix, assumed.values, missing=missing)
     data = "the worst values" if assumed.values is None else "the values given"
-    return Precision("a bound of the mean", data, lambda n: unit, scale)
+    what = "the mean" if len(groups_of([matrix])) == len(matrix) else "a bound of the mean"
+    return Precision(what, data, lambda n: unit, scale)
 
 
 def mean_bound_variance(

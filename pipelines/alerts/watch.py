@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class Looked:
     undelivered: int
 
 
+@dataclass(eq=False)
 class AlertWatch:
     """Alerts on the results that a reader reads.
 
@@ -57,28 +58,22 @@ class AlertWatch:
         Is called with what goes wrong and is tried again.
     """
 
-    def __init__(
-        self,
-        reader: ResultsReader,
-        configuration: Configuration,
-        path: Path,
-        notifiers: Mapping[str, Notifier] | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        warn: Callable[[str], None] = _LOG.warning,
-    ) -> None:
-        self._reader = reader
-        self.configuration = configuration
-        self._path = path
-        self._notifiers = configuration.notify if notifiers is None else notifiers
-        self._clock = clock
-        self._warn = warn
+    reader: ResultsReader
+    configuration: Configuration
+    path: Path
+    notifiers: Mapping[str, Notifier] | None = None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    warn: Callable[[str], None] = _LOG.warning
+    #: The result of the last look, if there was one.
+    last: Looked | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._notifiers = self.configuration.notify if self.notifiers is None else self.notifiers
         self._revision: str | None = None
-        #: The result of the last look, if there was one.
-        self.last: Looked | None = None
 
     def judgements(self) -> list[Judgement]:
         """Return what the watched figures are like now."""
-        return judge(read_series(self._reader, self.configuration), self.configuration)
+        return judge(read_series(self.reader, self.configuration), self.configuration)
 
     def look(self) -> Looked:
         """Look at the results, keep what is new, and send what is due.
@@ -86,10 +81,10 @@ class AlertWatch:
         Alerts are in the file before they are sent, and what was delivered is in it after: a crash
         between the two may deliver an alert twice, under one id.
         """
-        revision = self._reader.revision()
+        revision = self.reader.revision()
         judgements = self.judgements()
-        with file.changing(self._path) as kept:
-            now = self._clock()
+        with file.changing(self.path) as kept:
+            now = self.clock()
             new = update(kept, judgements, self.configuration, now)
             for alert in (each for each in new if each.news and each.told_by is None):
                 alert.deliveries = {name: Delivery(next=now) for name in self._notifiers}
@@ -100,11 +95,11 @@ class AlertWatch:
 
     def kept(self) -> Kept:
         """Return what the file has."""
-        return file.read(self._path)
+        return file.read(self.path)
 
     def deliver(self) -> int:
         """Send what is due; return how many messages are tried again later."""
-        with file.changing(self._path) as kept:
+        with file.changing(self.path) as kept:
             for alert in kept.alerts:
                 # The configuration may have changed; release 0.4.0 also mailed alerts.
                 for name in alert.deliveries.keys() - self._notifiers.keys():
@@ -114,7 +109,7 @@ class AlertWatch:
             return kept.undelivered()
 
     def _deliver(self, name: str, notifier: Notifier, alerts: Sequence[Alert]) -> None:
-        now, failures = self._clock(), 0
+        now, failures = self.clock(), 0
         for alert in alerts:
             delivery = alert.deliveries.get(name)
             if delivery is None or not _is_due(delivery, now):
@@ -127,12 +122,12 @@ class AlertWatch:
                 # The text of an error that the contract does not know may hold a secret.
                 known = isinstance(error, NotificationError)
                 problem = str(error) if known else f"{name} raised {type(error).__name__}"
-                self._warn(f"an alert is not delivered: {problem}")
+                self.warn(f"an alert is not delivered: {problem}")
                 delivery.failed(now, alert.raised, problem)
                 failures += 1
                 continue
             delivery.attempts += 1
-            delivery.delivered, delivery.next, delivery.problem = self._clock(), None, None
+            delivery.delivered, delivery.next, delivery.problem = self.clock(), None, None
 
     def run(self, stopped: threading.Event, seconds: float) -> None:
         """Look whenever the results have changed, and send what is due, until an event is set.
@@ -141,12 +136,12 @@ class AlertWatch:
 
         A failure is warned of once, and tried again; results that are yet to come are none.
         """
-        problem, again = "", self._clock()
+        problem, again = "", self.clock()
         while not stopped.is_set():
             try:
-                if self._reader.revision() != self._revision or self._clock() > again:
+                if self.reader.revision() != self._revision or self.clock() > again:
                     self.look()
-                    again = self._clock() + _AGAIN
+                    again = self.clock() + _AGAIN
                 elif self._has_due():
                     self.deliver()
                 problem = ""
@@ -154,12 +149,12 @@ class AlertWatch:
                 pass
             except (SottoError, OSError) as error:
                 if str(error) != problem:
-                    self._warn(f"alerts cannot be looked for: {error}")
+                    self.warn(f"alerts cannot be looked for: {error}")
                 problem = str(error)
             stopped.wait(seconds)
 
     def _has_due(self) -> bool:
-        now = self._clock()
+        now = self.clock()
         return any(
             _is_due(each, now) for alert in self.kept().alerts for each in alert.deliveries.values()
         )

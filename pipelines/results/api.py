@@ -224,7 +224,7 @@ class _ComparisonQuery(_RangeQuery):
 
 
 class _RetentionQuery(_MetricQuery):
-    """Parameters of retention."""
+    """Parameters of retention, and of windows."""
 
     segment: _Text | None = Field(
         None, description="only of this segment; empty for all reports together"
@@ -241,10 +241,7 @@ class _ViewQuery(_RowsQuery):
 class _OfMetrics(_ViewQuery, _MetricQuery): ...
 
 
-class _OfWindows(_OfMetrics):
-    segment: _Text | None = Field(
-        None, description="only of this segment; empty for all reports together"
-    )
+class _OfWindows(_OfMetrics, _RetentionQuery):
     since: _Time | None = Field(
         None, description="only windows that end after this time", examples=["2013-06-01"]
     )
@@ -388,13 +385,11 @@ def _found(reader: ResultsReader, kind: RowSet, given: Any) -> Page:
     wanted = given.wanted
     if isinstance(kind, View):
         return reader.page(kind, wanted, after=given.cursor, limit=given.limit)
-    if kind is EFFECTS:
-        return Page(rows_of(kind, reader.effects(wanted)), None)
-    if kind is RETENTION:
-        return Page(rows_of(kind, reader.retention(wanted)), None)
-    if kind is RANGES:
-        return Page(rows_of(kind, reader.range_estimates(wanted)), None)
-    return Page(rows_of(kind, reader.compared(wanted, wanted.against(given.against))), None)
+    if kind is COMPARISONS:
+        return Page(rows_of(kind, reader.compared(wanted, wanted.against(given.against))), None)
+    read: dict[RowSet, Any]
+    read = {EFFECTS: reader.effects, RETENTION: reader.retention, RANGES: reader.range_estimates}
+    return Page(rows_of(kind, read[kind](wanted)), None)
 
 
 def _answered(

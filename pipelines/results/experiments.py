@@ -119,7 +119,7 @@ def _items(rows: Sequence[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
 
 def _why_nothing(rows: Sequence[EstimateRecord]) -> str:
     if not rows:
-        return "no window is complete yet"
+        return "no window is complete yet: look again after one and its grace are over"
     return rows[-1].withheld or "its windows were published by an earlier release"
 
 

@@ -29,6 +29,7 @@ from pipelines.results.tables import ESTIMATES
 from pipelines.results.views import VIEW_ESTIMATES
 from sotto.columns import aligned, columns, time_text
 from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
 
 Row: TypeAlias = Mapping[str, Any]
 #: The columns that name a window.
@@ -275,14 +276,19 @@ def _number(value: object) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def effects(found: Sequence[ArmEffect]) -> list[str]:
+def effects(found: Sequence[ArmEffect], plans: Sequence[CompiledPlan] = ()) -> list[str]:
     """Return how arms of experiments differ, for people to read: a block a metric.
 
+    ``plans``: those that are known.
+
     >>> effects([])
-    ['no experiment is known: of a database give the plans with --plan']
+    ['no plan is known, which says what is compared: of a database give it with --plan']
     """
+    if not found and not plans:
+        return ["no plan is known, which says what is compared: of a database give it with --plan"]
     if not found:
-        return ["no experiment is known: of a database give the plans with --plan"]
+        names = ", ".join(f"{plan.plan} version {plan.version}" for plan in plans)
+        return [f"no experiment is in {names}: one begins with a version that has `experiment:`"]
     lines: list[str] = []
     for title, block in groupby(found, _effect_title):
         rows = list(block)
@@ -306,11 +312,9 @@ def effects(found: Sequence[ArmEffect]) -> list[str]:
 
 def looked(row: ArmEffect) -> str:
     """Return what planned looks found."""
-    following = (
-        ""
-        if row.next_look is None
-        else (f"; the next one is of windows until {time_text(milliseconds(row.next_look))}")
-    )
+    following = ""
+    if row.next_look is not None:
+        following = f"; the next one is of windows until {time_text(milliseconds(row.next_look))}"
     if row.boundary is None or row.errors is None:
         return f"no look of {row.looks} has been taken yet{following}"
     said = (
@@ -320,9 +324,8 @@ def looked(row: ArmEffect) -> str:
     )
     if row.decided_at is not None:
         return f"differs, as look {row.decided_at} decided; {said}"
-    return (
-        f"{'not decided yet' if row.next_look else 'ended without a difference'}; {said}{following}"
-    )
+    ended = "not decided yet" if row.next_look else "ended without a difference"
+    return f"{ended}; {said}{following}"
 
 
 def _effect_title(row: ArmEffect) -> str:

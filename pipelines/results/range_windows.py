@@ -140,7 +140,8 @@ class _Metric:
     def __init__(self, key: MetricKey, windows: Sequence[Window], plan: CompiledPlan) -> None:
         self.key, self.plan = key, plan
         self.every = [each for each in windows if not each.segment]
-        self.usable = {each.window_start: each for each in self.every if _is_usable(each)}
+        usable = (each for each in self.every if each.complete and each.withheld is None)
+        self.usable = {each.window_start: each for each in usable}
         #: By names of attributes and start of a window, its segments.
         self.segments: dict[_Values, dict[datetime, list[Window]]] = defaultdict(
             lambda: defaultdict(list)
@@ -239,10 +240,6 @@ def _plan_of(key: MetricKey, plans: Sequence[CompiledPlan]) -> CompiledPlan:
         f"ranges need the plan {key[1]!r} version {key[2]}, which says what is drawn anew: give it "
         "with --plan, or the state directory"
     )
-
-
-def _is_usable(window: Window) -> bool:
-    return window.complete and window.withheld is None
 
 
 def names_of(segment: str) -> _Values:

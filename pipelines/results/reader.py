@@ -271,10 +271,12 @@ class ResultsReader:
             rows = [] if plan.experiment is None else map(self.estimates, kinds)
             effects = effects_of(plan, [row for each in rows for row in each])
             found += effects
-        names = sorted({each.metric for each in found})
-        if chosen.metric is not None and found and chosen.metric not in names:
+        names, metric = sorted({each.metric for each in found}), chosen.metric
+        if metric is not None and found and metric not in names:
+            without = any(each.name == metric for plan in self.plans() for each in plan.metrics)
+            why = ", as its plan declares none" * without
             raise ParameterError(
-                f"no experiment has the metric {chosen.metric!r}; there are {', '.join(names)}"
+                f"no experiment has the metric {metric!r}{why}; there are {', '.join(names)}"
             )
         return [each for each in found if chosen.metric in (None, each.metric)]
 

@@ -7,7 +7,6 @@ sink opens it for each write, and waits for others.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from pipelines.results.views import (
     View,
 )
 from pipelines.sinks.base import Applied, ReadTopic, Sink, SinkError
-from pipelines.sinks.rows import newest
+from pipelines.sinks.rows import finite, newest
 from sotto.errors import AggregationError, install_hint
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def _write_fresh(connection: DuckDBPyConnection, fresh: Mapping[str, Document]) 
 
 def _values(record: type, row: Mapping[str, object]) -> dict[str, object]:
     """Return a row as the view of its record has it."""
-    found = {each.name: _finite(row.get(each.stored)) for each in fields_of(record)}
+    found = {each.name: finite(row.get(each.stored)) for each in fields_of(record)}
     for each in fields_of(record):
         if each.about.micro:
             found[each.name] = cast(int, found[each.name]) / 1e6
@@ -192,7 +191,3 @@ def _values(record: type, row: Mapping[str, object]) -> dict[str, object]:
         if found["biased"]:
             found |= dict.fromkeys(ENDS)
     return found
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -97,10 +97,11 @@ def _replace(
 
 def _insert(connection: sql.Connection, table: sql.Table, rows: Iterable[Row]) -> None:
     """Insert rows; what is not finite becomes null."""
-    values = [{name: _finite(value) for name, value in row.items()} for row in rows]
+    values = [{name: finite(value) for name, value in row.items()} for row in rows]
     if values:
         connection.execute(sql.insert(table), values)
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
+    """Return what a database takes of a value: null for what is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -52,6 +52,7 @@ class Transferred:
         return [first, *(f"{n:>9,}  {what}" for what, n in numbers.items() if n)]
 
 
+@dataclass(eq=False)
 class Transfer:
     """Writes a topic of estimates to a sink.
 
@@ -60,24 +61,17 @@ class Transfer:
     process there.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        topic: SinkTopic,
-        sink: Sink,
-        *,
-        replace: bool = False,
-        committed: Callable[[], None] = lambda: None,
-    ) -> None:
-        if topic.kind != "estimates":
+    broker: Broker
+    topic: SinkTopic
+    sink: Sink
+    replace: bool = field(default=False, kw_only=True)
+    committed: Callable[[], None] = field(default=lambda: None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.topic.kind != "estimates":
             raise ParameterError(
-                f"topic {topic} is not a topic of estimates: its name must end in -estimates"
+                f"topic {self.topic} is not a topic of estimates: its name must end in -estimates"
             )
-        self._broker = broker
-        self._topic = topic
-        self._sink = sink
-        self._replace = replace
-        self._committed = committed
         self._consumer: KafkaConsumer | None = None
         self._id = ""
         self._partitions = 0
@@ -99,7 +93,7 @@ class Transfer:
         """
         try:
             done = self._run(stop)
-            if done.applied.others and self._replace:
+            if done.applied.others and self.replace:
                 # The database has forgotten its offsets.
                 self._disconnect()
                 done = done.plus(self._run(stop))
@@ -110,9 +104,9 @@ class Transfer:
 
     def _run(self, stop: Callable[[], bool]) -> Transferred:
         self._check_topic()
-        with kafka_reader.map_kafka_errors(self._broker):
+        with kafka_reader.map_kafka_errors(self.broker):
             if self._consumer is None:
-                self._consumer = kafka_reader.make_consumer(self._broker)
+                self._consumer = kafka_reader.make_consumer(self.broker)
                 self._consumer.assign(self._all())
                 self._next = {}
             first, ends = kafka_reader.offsets(self._consumer, self._all())
@@ -132,8 +126,8 @@ class Transfer:
         """Check, now and then, that the topic is still the one it was."""
         if time.monotonic() - self._checked < _CHECK_SECONDS:
             return
-        with connected(self._broker) as topics:
-            found = topics.check_sink(self._topic, Stay(0, 0))
+        with connected(self.broker) as topics:
+            found = topics.check_sink(self.topic, Stay(0, 0))
         if found.id != self._id or found.partitions != self._partitions:
             self._disconnect()
         self._id, self._partitions = found.id, found.partitions
@@ -141,7 +135,7 @@ class Transfer:
 
     def _seek(self, consumer: KafkaConsumer, first: Any) -> int:
         """Seek to where the database is; return how many offsets have been deleted since."""
-        taken = self._sink.offsets(str(self._topic), self._id, replace=self._replace)
+        taken = self.sink.offsets(str(self.topic), self._id, replace=self.replace)
         lost = 0
         for each in self._all():
             at = taken.get(each.partition, 0)
@@ -155,7 +149,7 @@ class Transfer:
             if end < self._next[each.partition]:
                 self._checked = float("-inf")
                 raise AggregationError(
-                    f"{self._topic} partition {each.partition} ends at offset {end}, but "
+                    f"{self.topic} partition {each.partition} ends at offset {end}, but "
                     f"{self._next[each.partition]} are written: the broker has lost what it had "
                     "confirmed, or the topic was created again; give another database, or --replace"
                 )
@@ -174,16 +168,16 @@ class Transfer:
                 documents.append(parse(record.key, record.value))
             except FormatError:
                 poison += 1
-        progress = ReadTopic(str(self._topic), self._id, read, self._replace)
-        applied = self._sink.write(documents, progress)
+        progress = ReadTopic(str(self.topic), self._id, read, self.replace)
+        applied = self.sink.write(documents, progress)
         self._next |= {part.partition: part.end for part in read}
-        self._committed()
+        self.committed()
         return Transferred(applied, poison)
 
     def _all(self) -> list[TopicPartition]:
         from kafka import TopicPartition
 
-        return [TopicPartition(str(self._topic), at) for at in range(self._partitions)]
+        return [TopicPartition(str(self.topic), at) for at in range(self._partitions)]
 
     def _disconnect(self) -> None:
         consumer, self._consumer, self._next = self._consumer, None, {}

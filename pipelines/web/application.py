@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -64,6 +64,7 @@ _OPEN = ("/login", "/static/", "/healthz")
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Site:
     """The pages of some results.
 
@@ -83,23 +84,15 @@ class Site:
         Marked on axes of time.
     """
 
-    def __init__(
-        self,
-        reader: ResultsReader,
-        access: Access,
-        state: Path | None = None,
-        watch: AlertWatch | None = None,
-        job_watch: JobWatch | None = None,
-        boards: BoardsFile | None = None,
-        notes: Notes | None = None,
-    ) -> None:
-        self.access = access
-        self.boards = boards or BoardsFile()
-        self._notes = notes
-        self._job_watch = job_watch
-        self._reader = reader
-        self._state = state
-        self._watch = watch
+    reader: ResultsReader
+    access: Access
+    state: Path | None = None
+    watch: AlertWatch | None = None
+    job_watch: JobWatch | None = None
+    boards: BoardsFile = field(default_factory=BoardsFile)
+    notes: Notes | None = None
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._snapshot: ResultsSnapshot | None = None
         self._kept = KeptAnswers(_KEPT)
@@ -107,19 +100,19 @@ class Site:
     def revision(self) -> str:
         """Return what changes with the results and the plans."""
         stamps = []
-        if self._state is not None:
+        if self.state is not None:
             with suppress(OSError):
-                folder = self._state / "plans"
+                folder = self.state / "plans"
                 stamps = sorted((each.name, each.stat().st_mtime_ns) for each in folder.iterdir())
-        moved = [each.id for each in standing(self._watch)]
-        noted = None if self._notes is None else self._notes.stamp
-        text = f"{self._reader.revision()} {stamps} {self.problems} {moved} {noted}"
+        moved = [each.id for each in standing(self.watch)]
+        noted = None if self.notes is None else self.notes.stamp
+        text = f"{self.reader.revision()} {stamps} {self.problems} {moved} {noted}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def problems(self) -> list[str]:
         """The job's problems, as far as they are known."""
-        seen = None if self._job_watch is None else self._job_watch.last
+        seen = None if self.job_watch is None else self.job_watch.last
         return [] if seen is None or self.access.public else seen.problems
 
     def snapshot(self) -> ResultsSnapshot:
@@ -128,12 +121,12 @@ class Site:
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
                 self._snapshot = ResultsSnapshot(
-                    self._reader,
+                    self.reader,
                     revision,
-                    self._state,
-                    self._watch,
-                    self._job_watch,
-                    [] if self._notes is None else self._notes.read(),
+                    self.state,
+                    self.watch,
+                    self.job_watch,
+                    [] if self.notes is None else self.notes.read(),
                     self.boards.boards,
                 )
             return self._snapshot
@@ -199,17 +192,14 @@ def application(
 
     def board(request: Request) -> AskedPage:
         name = request.path_params["board"]
-        for each in site.boards.boards:
-            if each.name == name:
-                found = each
-                break
-        else:
+        found = next((each for each in site.boards.boards if each.name == name), None)
+        if found is None:
             raise HTTPException(404, "There is no such board.")
-        return AskedPage(
-            BOARD,
-            lambda snapshot: BoardView(snapshot, links, access.public, board=found),
-            (name,),
-        )
+
+        def view(snapshot: ResultsSnapshot) -> PageView:
+            return BoardView(snapshot, links, access.public, board=found)
+
+        return AskedPage(BOARD, view, (name,))
 
     def metric(request: Request) -> AskedPage:
         key, asked = _key(request), request.query_params.get("window")
@@ -425,11 +415,10 @@ def _without_results(request: Request, error: SottoError | OSError, site: Site) 
             "has: `sotto aggregate`, or `sotto sink` of a streaming job, writes them."
         )
         return _notice(request, 503, "No results yet", text, site.problems, waiting=True)
-    if isinstance(error, BusyError):
-        text = "Many pages are asked for just now. This page tries again."
-        return _notice(request, 503, "Not now", text, site.problems, waiting=True)
-    if isinstance(error, UnreadableError):
+    if isinstance(error, BusyError | UnreadableError):
         text = f"The results cannot be read just now{shown}. This page tries again."
+        if isinstance(error, BusyError):
+            text = "Many pages are asked for just now. This page tries again."
         return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     text = f"The results cannot be read{shown or '; the owner can see why'}."
     return _notice(request, 503, "The results cannot be read", text)

@@ -231,7 +231,7 @@ def _inside(written: bytes) -> str:
 
 def _with_titles(svg: str) -> str:
     """Return an SVG whose marks have titles where they had the ids of :func:`titled`."""
-    svg = re.sub(r'<g id="title-([0-9a-f]*)">', _title, svg)
+    svg = re.sub(r'<g id="title-([0-9a-f]*)">', lambda mark: f"<g>{_shown_over(mark[1])}", svg)
     return re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
 
 
@@ -256,10 +256,6 @@ def titled(text: str) -> str:
 def titled_each(texts: Sequence[str]) -> str:
     """Return the id of a row of dots over each of which its text is shown."""
     return "titles-" + "-".join(text.encode("utf-8", "replace").hex() for text in texts)
-
-
-def _title(mark: re.Match[str]) -> str:
-    return f"<g>{_shown_over(mark[1])}"
 
 
 def _titles(dots: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from pipelines.results.records import EstimateRecord, MetricKey, Window
 from pipelines.web import charts, formats
 from pipelines.web.boards import BoardChart
 from pipelines.web.metric import charted
-from pipelines.web.snapshot import MOST_DRAWN, MOST_WINDOWS
+from pipelines.web.snapshot import HEADLINE_KINDS, MOST_DRAWN, MOST_WINDOWS
 from pipelines.web.views import BoardView, MetricView, RangeQuery, figure_of, name_of, newest
 from sotto.columns import time_text
 from sotto.errors import ParameterError
@@ -28,7 +28,7 @@ _SMOOTHED = 8
 #: Figures to choose from, those that are drawn, and panels of a chart, at most.
 _CHOICES, _FIGURES, _PANELS = 60, 8, 24
 #: Kinds of figures that can be drawn.
-_KINDS = ("share", "group", "mean", "missing", "quantile", "bit", "string", "unexplained")
+_KINDS = (*HEADLINE_KINDS, "quantile", "bit")
 
 
 class _Drawn(NamedTuple):

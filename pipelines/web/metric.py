@@ -301,6 +301,5 @@ def _predicted(
         # The errors of strings depend on the candidates, those of some mechanisms are not known.
         return None
     errors = tuple(each.standard_error(reports) for each in precisions)
-    of_shares = metric.range is None and metric.type != "ordinal"
-    unit = "share" if of_shares else question.unit
+    unit = "share" if metric.range is None and not question.unit else question.unit
     return Predicted(errors, precisions[0].what, precisions[0].data, unit)

@@ -61,7 +61,7 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     shown = wanted[first : first + _CARDS] if part else wanted
     heads = {key: headlines(view.snapshot.headlines.get(key, [])) for key in shown}
     firsts = [rows[0] for rows in heads.values() if rows]
-    courses = by_metric(view.snapshot.reader.courses(firsts, _SPARK))
+    courses = by_metric(view.snapshot.courses(firsts, _SPARK))
     return {
         "cards": [_card(view, key, named[key], heads[key], courses.get(key, [])) for key in shown],
         "find": find,

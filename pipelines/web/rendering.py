@@ -27,6 +27,12 @@ from sotto.plan.compiled import CompiledPlan
 _FOLDER = Path(__file__).parent
 #: Rows of an answer of the HTTP interface, at most.
 _ROWS = 10_000
+#: Names of these modules that templates can call: filters of the first, functions of both.
+_FILTERS = ("percent", "number", "day", "moment", "epsilon", "micro", "clock", "age", "size")
+_FUNCTIONS = {
+    formats: "quantity difference interval frame",
+    views: "ends_of forged_of name_of figure_of",
+}
 TEMPLATES = _FOLDER / "templates"
 STATIC = _FOLDER / "static"
 
@@ -53,29 +59,10 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        percent=formats.percent,
-        number=formats.number,
-        day=formats.day,
-        moment=formats.moment,
-        epsilon=formats.epsilon,
-        micro=formats.micro,
-        clock=formats.clock,
-        age=formats.age,
-        size=formats.size,
-    )
-    made.globals.update(
-        quantity=formats.quantity,
-        difference=formats.difference,
-        facts=facts,
-        interval=formats.interval,
-        frame=formats.frame,
-        ends_of=views.ends_of,
-        forged_of=views.forged_of,
-        name_of=views.name_of,
-        figure_of=views.figure_of,
-        static=static_address,
-    )
+    made.filters.update((name, getattr(formats, name)) for name in _FILTERS)
+    for module, names in _FUNCTIONS.items():
+        made.globals.update((name, getattr(module, name)) for name in names.split())
+    made.globals.update(facts=facts, static=static_address)
     return made
 
 

@@ -6,8 +6,8 @@ state directory also the plans and how the last run went.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from pipelines.results.records import (
 )
 from pipelines.storage.directory import LastRun
 from pipelines.web.boards import Board
+from pipelines.web.ordinals import ASKED, BOUNDS, asked_of, readable, source_of
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -34,13 +35,12 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 MOST_WINDOWS, MOST_DRAWN = 60, 400
 #: Figures of a metric that stand for it, at most, and of which kinds they may be.
 HEADLINES = 3
-HEADLINE_KINDS = ("share", "mean", "missing", "string", "group", "unexplained")
-#: Items of the two estimates between which a mean lies where reports do not tell values apart.
-_BOUNDS = ("at least", "at most")
+HEADLINE_KINDS = (*ASKED, "share", "mean", "missing", "string", "group", "unexplained")
 #: The number of windows whose estimates are kept, and of metrics whose windows are.
 _KEPT = 64
 
 
+@dataclass(eq=False)
 class ResultsSnapshot:
     """The results of one revision.
 
@@ -49,22 +49,15 @@ class ResultsSnapshot:
     ``boards`` have pages.
     """
 
-    def __init__(
-        self,
-        reader: ResultsReader,
-        revision: str,
-        state: Path | None = None,
-        watch: AlertWatch | None = None,
-        job_watch: JobWatch | None = None,
-        notes: Sequence[TimeNote] = (),
-        boards: Sequence[Board] = (),
-    ) -> None:
-        self._job_watch = job_watch
-        self.notes, self.boards = notes, boards
-        self.reader = reader
-        self._state = state
-        self.revision = revision
-        self.watch = watch
+    reader: ResultsReader
+    revision: str
+    state: Path | None = None
+    watch: AlertWatch | None = None
+    job_watch: JobWatch | None = None
+    notes: Sequence[TimeNote] = ()
+    boards: Sequence[Board] = ()
+
+    def __post_init__(self) -> None:
         self._estimates = lru_cache(maxsize=_KEPT)(self._read)
         #: Returns the windows of all reports of a metric, oldest first; none of an unknown one.
         self.windows = lru_cache(maxsize=_KEPT)(self._windows_of)
@@ -78,7 +71,7 @@ class ResultsSnapshot:
         found: dict[MetricKey, list[Window]] = {}
         for window in self.reader.newest_windows():
             found.setdefault(window.key, []).append(window)
-        order = {key: at for at, key in enumerate(self._in_plans)}
+        order = {key: at for at, key in enumerate(self._metrics)}
         last = len(order)
         ordered = sorted(found, key=lambda key: (order.get(key, last), key[:2], -key[2], key[3]))
         return {key: found[key] for key in ordered}
@@ -86,13 +79,28 @@ class ResultsSnapshot:
     @cached_property
     def headlines(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The estimates that may stand for each metric, of its newest complete window."""
-        return by_metric(one_mean(self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES)))
+        return self._headlines(so_far=False)
 
     @cached_property
     def so_far(self) -> dict[MetricKey, list[EstimateRecord]]:
         """The same of its newest window, where that is still open."""
-        found = self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True)
-        return by_metric(one_mean(found))
+        return self._headlines(so_far=True)
+
+    def _headlines(self, *, so_far: bool) -> dict[MetricKey, list[EstimateRecord]]:
+        found = self.reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=so_far)
+        asked = {
+            row.key: replace(row, kind=figure[0], item=figure[1])
+            for row in found
+            if (figure := asked_of(self.metric_of(row.key))) is not None
+        }
+        return by_metric([*self.courses([*asked.values()], 1), *readable(found, self.metric_of)])
+
+    def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
+        """Return the estimates of figures in windows up to their own: see the reader's method."""
+        sources = [replace(row, kind=source_of(row.kind)) for row in of]
+        wanted = {(row.key, row.kind) for row in of}
+        found = readable(self.reader.courses(sources, lengths), self.metric_of)
+        return [row for row in found if (row.key, row.kind) in wanted]
 
     @cached_property
     def reports(self) -> int:
@@ -110,13 +118,13 @@ class ResultsSnapshot:
         found = sorted(self.reader.plans(), key=lambda plan: -plan.version)
         return sorted(found, key=lambda plan: (plan.collector, plan.plan))
 
-    @property
-    def _in_plans(self) -> list[MetricKey]:
-        return [
-            MetricKey(plan.collector, plan.plan, plan.version, metric.name)
+    @cached_property
+    def _metrics(self) -> dict[MetricKey, CompiledMetric]:
+        return {
+            MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
             for plan in self.plans
             for metric in plan.metrics
-        ]
+        }
 
     @cached_property
     def health(self) -> list[Health]:
@@ -149,12 +157,12 @@ class ResultsSnapshot:
     @property
     def last_run(self) -> LastRun | None:
         """How the last run went, if there is a state directory that says so."""
-        return None if self._state is None else LastRun.of(self._state)
+        return None if self.state is None else LastRun.of(self.state)
 
     @property
     def job(self) -> JobReading | None:
         """The last reading of the job."""
-        return None if self._job_watch is None else self._job_watch.last
+        return None if self.job_watch is None else self.job_watch.last
 
     def plan_of(self, key: MetricKey) -> CompiledPlan | None:
         """Return a metric's plan, if it is known."""
@@ -163,16 +171,15 @@ class ResultsSnapshot:
 
     def metric_of(self, key: MetricKey) -> CompiledMetric | None:
         """Return what the plan says of a metric, if it is known."""
-        plan = self.plan_of(key)
-        found = () if plan is None else plan.metrics
-        return next((each for each in found if each.name == key.metric), None)
+        return self._metrics.get(key)
 
     def estimates(self, window: Window) -> list[EstimateRecord]:
         """Return the estimates of a window, in order, those of segments after those of all."""
         return self._estimates(window.key, window.window_start)
 
     def _read(self, key: MetricKey, start: datetime) -> list[EstimateRecord]:
-        return one_mean(self.reader.estimates(Chosen(**key._asdict(), starts=[start])))
+        rows = self.reader.estimates(Chosen(**key._asdict(), starts=[start]))
+        return readable(rows, self.metric_of)
 
     def segments(self, window: Window) -> dict[str, Window]:
         """Return a window's segments by name, with that of all reports."""
@@ -193,8 +200,8 @@ class ResultsSnapshot:
         found: dict[tuple[str, str, str], dict[datetime, EstimateRecord]] = {}
         wanted: dict[str, list[str]] = {}
         for kind, item in figures:
-            wanted.setdefault(kind, []).extend(_BOUNDS if (kind, item) == ("mean", "") else ())
-            wanted[kind].append(item)
+            bounds = BOUNDS if (kind, item) == ("mean", "") else ()
+            wanted.setdefault(source_of(kind), []).extend([*bounds, item])
         for kind, items in wanted.items():
             chosen = Chosen(
                 **key._asdict(),
@@ -203,35 +210,10 @@ class ResultsSnapshot:
                 items=tuple(items),
                 starts=[each.window_start for each in windows],
             )
-            for each in one_mean(self.reader.estimates(chosen)):
+            for each in readable(self.reader.estimates(chosen), self.metric_of):
                 name = (each.kind, each.item, each.segment)
                 found.setdefault(name, {})[each.window_start] = each
         return found
-
-
-def one_mean(rows: Iterable[EstimateRecord]) -> list[EstimateRecord]:
-    """Return estimates in which two bounds of a mean are one figure, as pages show it.
-
-    Reports that do not tell some values apart leave a mean between two bounds. The figure is their
-    middle; its interval begins at the lower end of one and ends at the upper end of the other.
-    """
-    found: list[EstimateRecord] = []
-    for row in rows:
-        if (row.kind, row.item) == ("mean", _BOUNDS[1]) and found[-1:]:
-            least = found.pop()
-            row = replace(
-                row,
-                item="",
-                value=_middle(least.value, row.value),
-                shown=_middle(least.shown, row.shown),
-                low=least.low,
-            )
-        found.append(row)
-    return found
-
-
-def _middle(least: float | None, most: float | None) -> float | None:
-    return None if least is None or most is None else (least + most) / 2
 
 
 def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:

@@ -19,6 +19,7 @@ from pipelines.results.records import (
 )
 from pipelines.web import formats
 from pipelines.web.boards import Board
+from pipelines.web.ordinals import ASKED, beyond
 from pipelines.web.snapshot import HEADLINES, ResultsSnapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -201,13 +202,16 @@ def headlines(rows: list[EstimateRecord]) -> list[EstimateRecord]:
     """Return the estimates that stand for a window, the most telling ones first."""
     by_kind: dict[str, list[EstimateRecord]] = {}
     for row in rows:
-        if row.value is not None:
+        # All is unexplained, without an error, where no candidates are known.
+        if row.value is not None and (row.kind, row.standard_error) != ("unexplained", 0.0):
             by_kind.setdefault(row.kind, []).append(row)
     shares = by_kind.get("share", [])
     if {row.item for row in shares} in ({"true", "false"}, {"yes", "no"}):
         return [row for row in shares if row.item in ("true", "yes")]
-    if "mean" in by_kind:
-        return [*by_kind["mean"], *by_kind.get("missing", [])][:HEADLINES]
+    asked = [row for kind in ASKED for row in by_kind.get(kind, [])]
+    means = [row for row in by_kind.get("mean", []) if not asked or row.unit != "rank"]
+    if asked or means:
+        return [*asked, *means, *by_kind.get("missing", [])][:HEADLINES]
     strings = [row for row in by_kind.get("string", []) if row.significant]
     named = shares or strings or by_kind.get("group", []) or by_kind.get("unexplained", [])
     return sorted(named, key=lambda row: -(row.value or 0))[:HEADLINES]
@@ -243,5 +247,7 @@ def name_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
         return row.item
     if row.kind == "cdf":
         return f"at or below {row.item}"
+    if row.kind == "beyond":
+        return beyond(row.item)
     kind = "mean rank" if (row.kind, row.unit) == ("mean", "rank") else row.kind
     return f"{kind} {row.item}".strip()

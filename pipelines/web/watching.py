@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -148,21 +148,15 @@ class JobReading:
         return found
 
 
+@dataclass(eq=False)
 class JobWatch:
     """Looks at a job: its state directory, what it reads, and the disks that it writes."""
 
-    def __init__(
-        self,
-        reader: ResultsReader,
-        state: Path | None,
-        log: Watched | WatchedStream | None = None,
-        places: Mapping[str, Path] | None = None,
-    ) -> None:
-        self._reader = reader
-        self._state = state
-        self._log = log
-        self._places = places or {}
-        self.last: JobReading | None = None
+    reader: ResultsReader
+    state: Path | None
+    log: Watched | WatchedStream | None = None
+    places: Mapping[str, Path] = field(default_factory=dict)
+    last: JobReading | None = field(default=None, init=False)
 
     def run(self, stopped: threading.Event, seconds: float) -> None:
         """Look so many seconds apart, until ``stopped`` is set."""
@@ -176,17 +170,17 @@ class JobWatch:
     def look(self) -> JobReading:
         """Look, and keep what is found."""
         state, last, health = None, None, self._health()
-        if (path := self._state) is not None:
+        if (path := self.state) is not None:
             state, last = read(lambda: committed(path)), LastRun.of(path)
-        disks = _disks(self._places)
+        disks = _disks(self.places)
         lag = arrivals = None
-        if isinstance(self._log, WatchedStream):
-            stream = self._log
+        if isinstance(self.log, WatchedStream):
+            stream = self.log
             offsets = {name: at for job in health for name, at in job.offsets.items()}
             lag = read(lambda: lag_of_stream(stream, offsets))
             arrivals = read(stream.arrivals)
-        elif self._log is not None and state is not None:
-            watched = self._log
+        elif self.log is not None and state is not None:
+            watched = self.log
             registry = None if state.value is None else state.value.registry
             lag = lag_of_runs(watched, state)
             if not isinstance(watched, WatchedLog):
@@ -196,7 +190,7 @@ class JobWatch:
 
     def _health(self) -> Sequence[Health]:
         try:
-            return self._reader.health()
+            return self.reader.health()
         except (SottoError, OSError):
             return ()
 

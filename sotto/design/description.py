@@ -182,8 +182,7 @@ def what_reports_show(metric: CompiledMetric) -> str:
         **metric.mechanism.figures(metric.sent - 1),
         **metric.spec,
     )
-    floor = share_floor(metric, REPORTS)
-    if floor is not None:
+    if (floor := share_floor(metric, REPORTS)) is not None:
         text += f"; {REPORTS:,} reports distinguish a share of {100 * floor:.2g} % from none"
     if metric.permanent:
         text += "; one value for the device's life, whose permanent response is never sent"

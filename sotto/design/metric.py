@@ -249,10 +249,12 @@ def _of_type(question: Question, n: int) -> Iterator[Other]:
             continue
         try:
             mechanism = build(spec, ladder, question.name)
-            error = question.precision_of(mechanism, len(ladder) - 1).standard_error(n)
+            precision = question.precision_of(mechanism, len(ladder) - 1)
         except ParameterError:
             continue
-        yield Other(spec, error, 0.0, mechanism.payload_width)
+        # Bounds of a mean are not compared with a share.
+        if not question.shares or precision.floors:
+            yield Other(spec, precision.standard_error(n), 0.0, mechanism.payload_width)
 
 
 def in_panels(found: Design, panels: tuple[int, ...], terms: Terms) -> tuple[PanelDesign, ...]:

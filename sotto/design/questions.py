@@ -71,6 +71,8 @@ class Question:
     minimum_reports: int = MINIMUM_REPORTS
     #: ``age`` or ``furthest`` if a ratio is asked, a retention or a conversion; its share is known.
     ratio: str | None = None
+    #: Whether shares of ordered values are asked for, not their mean.
+    shares: bool = False
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -108,7 +110,7 @@ class Question:
             return retention(mechanism, level, share, panel=self.panel)
         if self.ratio is not None:
             return conversion(mechanism, level, share)
-        make = ordinal_mean if self.kind == "ordinal" else precision
+        make = ordinal_mean if self.kind == "ordinal" and not self.shares else precision
         return make(mechanism, level, self.assumed, scale=self.scale)
 
     def alone(self, micro: int) -> Mechanism:
@@ -198,10 +200,12 @@ def question_of_metric(
         # Everybody has reached the step before the only one.
         single = ratio == "furthest" and len(metric.labels) == 2
         assumed = replace(assumed, share=1.0 if single else assumed.share or _PART)
+    # A mean of bins is a rank; other mechanisms have no unbiased shares of them.
+    shares = bool(metric.edges and metric.measure and not ratio) and metric.spec["name"] == "grr"
     if metric.range is not None:
         low, high = metric.range
         scale, unit = high - low, metric.unit or ""
-    elif metric.type == "ordinal" and not ratio:
+    elif metric.type == "ordinal" and not ratio and not shares:
         scale, unit = float(len(metric.labels) - metric.missing - 1), "rank"
     constant, periods = metric.kind == "constant", metric.window / plan.period
     asked = Question(
@@ -221,6 +225,7 @@ def question_of_metric(
         most_reports=plan.most_reports(metric),
         minimum_reports=plan.minimum_reports,
         ratio=ratio,
+        shares=shares,
     )
     return asked.in_panel(metric.panel) if metric.panel > 1 else asked
 

@@ -26,6 +26,7 @@ _POINTS = 49
 _RANKED = {
     "category": " of a share, for equal shares",
     "boolean": " of a share, for equal shares",
+    "ordinal": " of the mean (grr alone has unbiased shares)",
     "string": " of a share, for equal shares, as if candidates were categories known in advance",
 }
 #: Sentences are broken after so many characters.
@@ -72,7 +73,7 @@ def _one(found: Design) -> list[str]:
     if found.missed:
         out += ["", _instead(found)]
     if found.others:
-        ranked = _RANKED.get(question.kind, "")
+        ranked = "" if question.shares else _RANKED.get(question.kind, "")
         out += ["", f"Mechanisms at the last level, by predicted error{ranked}:"]
         out += columns(
             found.others,

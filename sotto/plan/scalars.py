@@ -63,10 +63,6 @@ def _decimal(value: object) -> Decimal:
     raise ValueError(f"{shown(value)} must be a number")
 
 
-def _real(value: object) -> float:
-    return float(_decimal(value))
-
-
 def _date(value: object) -> date:
     if isinstance(value, str):
         with suppress(ValueError):
@@ -108,7 +104,7 @@ def _panel(value: object) -> int:
 
 Micro: TypeAlias = Annotated[int, BeforeValidator(_micro)]
 Duration: TypeAlias = Annotated[int, BeforeValidator(parse_duration)]
-Number: TypeAlias = Annotated[float, BeforeValidator(_real)]
+Number: TypeAlias = Annotated[float, BeforeValidator(lambda value: float(_decimal(value)))]
 Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
 Words: TypeAlias = Annotated[str, BeforeValidator(_words)]
 Panel: TypeAlias = Annotated[int, BeforeValidator(_panel)]

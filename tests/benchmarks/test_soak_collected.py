@@ -29,7 +29,6 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(tmp_path, capsys)
         outcome = run(Collected(stage), PLANNED, len(PLANNED), 3600)
     assert outcome.holds, table(outcome, (), 0) + capsys.readouterr().out
     assert outcome.faults.total() >= 7  # every draw: the faults are planned.
-    assert outcome.verdict is not None
     assert outcome.verdict.acknowledged > 200  # every draw: so many were awaited above.
     assert outcome.audited is not None
     # every draw: a pseudonym records each metric once.

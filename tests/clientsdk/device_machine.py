@@ -325,7 +325,6 @@ class DeviceMachine:
     # What becomes of files.
 
     def _files(self, what: str) -> list[Path]:
-        assert self.path is not None
         return [self.path.with_name(self.path.name + suffix) for suffix in _FILES[what]]
 
     def _copy(self, who: str, words: list[str]) -> None:
@@ -427,7 +426,6 @@ class DeviceMachine:
 
     def _aside(self, who: str, words: list[str]) -> str:
         """How many damaged files are kept."""
-        assert self.path is not None
         return str(len(list(self.path.parent.glob("*-damaged-*[0-9]"))))
 
     def _told(self, who: str, words: list[str]) -> str:

@@ -26,7 +26,6 @@ def _plans() -> dict[str, CompiledPlan]:
         (_FOLDER / f"{name}.yaml").read_text("utf-8") for name in names
     ]
     match = _ONE.search(device)
-    assert match is not None
     one = device[: match.end()]
     narrow = one.replace("period: 9, lifetime: 24", "period: 3, lifetime: 6")
     words = "description: What people do\npurpose: To do it better\n" + one

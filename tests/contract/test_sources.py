@@ -160,7 +160,6 @@ def test_polls_come_to_what_a_range_comes_to(source):
         found = []
         while at < end:
             block = polled.poll(at, end, 0)
-            assert block is not None
             found += block.begins.tolist()
             at = block.end
         assert found == [position for position, *_ in read(polled, *polled.bounds())]

@@ -278,7 +278,6 @@ def test_versions_are_those_that_are_tested_here(service: str, program: str) -> 
         [needed(program), "--version"], capture_output=True, text=True, check=True
     )
     found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
-    assert found is not None
     assert SERVICES[service]["image"].rpartition(":")[2].removeprefix("v") == found[0]
 
 
@@ -402,6 +401,9 @@ def test_what_watches_finds_what_it_watches() -> None:
     assert results["secureJsonData"]["password"].strip("$") in reader
     board = json.loads((ROOT / "deploy/grafana/dashboards/results.json").read_text("utf-8"))
     assert {panel["datasource"]["uid"] for panel in board["panels"]} == {results["uid"]}
+    of_one = "collector = ${collector:sqlstring} AND plan = ${plan:sqlstring} AND version = "
+    queries = [target["rawSql"] for panel in board["panels"] for target in panel["targets"]]
+    assert all(f"WHERE {of_one}" in query for query in queries), "collectors would be mixed"
     (provider,) = yaml.safe_load(
         (ROOT / "deploy/grafana/provisioning/dashboards/sotto.yml").read_text("utf-8")
     )["providers"]
@@ -432,7 +434,6 @@ def test_an_image_is_made_of_what_is_there(path: Path) -> None:
     for word, rest in steps:
         if word == "FROM":
             version = re.match(r"python:(\d+\.\d+)\.\d+-slim-bookworm( |$)", rest)
-            assert version is not None
             assert version[1] == ".".join(map(str, sys.version_info[:2]))
         if word == "COPY" and "--from" not in rest:
             *sources, _ = rest.split()

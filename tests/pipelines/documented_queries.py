@@ -29,7 +29,8 @@ def grafana_queries() -> list[str]:
     for template in texts:
         text = template
         metric = "startup" if "mean" in text or "quantile" in text else "theme"
-        chosen = {"metric": metric, "segment": "", "item": "dark"}
+        job = {"collector": "editor.example", "plan": "comfort", "version": "1"}
+        chosen = {**job, "metric": metric, "segment": "", "item": "dark"}
         for name, value in chosen.items():
             text = text.replace(f"${{{name}:sqlstring}}", f"'{value}'")
         time = r"\1 BETWEEN '2000-01-01T00:00:00Z' AND '2100-01-01T00:00:00Z'"

@@ -214,8 +214,6 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline().startswith("generation 1: 3 reports")
         (plans / "broken.yaml").write_text("metrics: [")
         assert "broken.yaml is left out: " in process.stderr.readline()

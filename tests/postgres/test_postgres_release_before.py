@@ -65,7 +65,6 @@ def test_results_before_0_4_are_refused_and_what_is_advised_works(
     state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
     with ResultsReader.of_state(state) as reader:
         earlier = {(each.metric, each.window_start) for each in reader.windows()}
-    assert url.database is not None
     server.execute(url.database, "CREATE TABLE windows (n bigint)")
     with pytest.raises(AggregationError, match="--database"):
         aggregate(EmbeddedLog(log), state, [], url)

@@ -82,7 +82,6 @@ os.write(1, configuration.encapsulate(b"request")[0][7:39].hex().encode() + b"\\
 def test_forked_processes_share_no_key():
     command = [sys.executable, "-c", FORKS, CONFIGURATION.hex()]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         keys = process.stdout.read().split()
     assert len(keys) == len(set(keys)) == 4
 

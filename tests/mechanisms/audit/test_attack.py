@@ -59,7 +59,6 @@ def test_no_mechanism_is_above_its_certificate(claim: Claim) -> None:
     mechanism = claim.build(ladder_to(1.0))
     found = examine(mechanism, auditor=Auditor(SeededSource(SEED), 20_000, runs=1000))
     assert found.problems == []
-    assert found.batch is not None
     assert found.batch.epsilon > 0.75
 
 

@@ -61,7 +61,6 @@ def quantiles(shape: stats.rv_frozen, tau: float, seed: int) -> list[Estimate]:
     found = []
     for table in replicate(mechanism, values, np.zeros(2000, dtype=np.int64), REPEATS, seed):
         of_table = mechanism.numeric(table, 0, 1, (tau,)).quantiles
-        assert of_table is not None
         found.append(of_table[tau])
     return found
 

@@ -130,7 +130,6 @@ def test_a_mean_is_in_its_unit_and_several_reports_of_a_device_widen_its_interva
     given = windows(PLAN, "start", np.array([[5000], [5000]]))
     answers = [window.counts[0].reshape(64, 2).sum(axis=0) for _, window in given]
     scores = PLAN.metric("start").mechanism.scores(0)
-    assert scores is not None
     pair = (Scored("mean", "", scores.values, each, "ms", 100.0, 300.0) for each in answers)
     low, high = difference(*pair)[1:3]
     assert row["high"] - row["low"] > 2 * (high - low)
@@ -289,7 +288,7 @@ def plan_file(tmp_path: Path) -> str:
 
 
 def test_the_command_prints_arms_and_differences(
-    database: str, plan_file: str, capsys: pytest.CaptureFixture[str]
+    database: str, plan_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["estimates", "--experiment", "--database", database, "--plan", plan_file]
     text = printed(*asked)
@@ -303,8 +302,15 @@ def test_the_command_prints_arms_and_differences(
     assert rows[0]["low"] < 0.2 < rows[0]["high"]
     table = printed(*asked, "--metric", "dark", "--format", "csv")
     assert [row["item"] for row in csv.DictReader(io.StringIO(table))] == ["true"]
-    assert "give the plans with --plan" in printed(*asked[:-2])
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        TEXT.replace("experiment:", "#").replace("trial", "other").replace("start", "at")
+    )
+    assert "no plan is known" in printed(*asked[:-2])
+    assert printed(*asked[:-1], str(other)).startswith("no experiment is in other version 1: one")
     capsys.readouterr()
+    assert main([*asked, "--plan", str(other), "--metric", "at"]) == 2
+    assert "no experiment has the metric 'at', as its plan declares" in capsys.readouterr().err
     assert main([*asked, "--metric", "no"]) == 2
     wrong = "no experiment has the metric 'no'; there are dark, page, start"
     assert wrong in capsys.readouterr().err

@@ -27,7 +27,6 @@ def test_what_is_written_is_read(tmp_path):
     (tmp_path / "slack.url").write_text("https://hooks.example/a")
     found = load_configuration(path)
     assert (found.false_alarms_per_year, found.settle) == (2.0, 7 * 86_400_000)
-    assert found.metrics is not None
     assert (found.metrics[0].items, found.metrics[0].drift) == (("AA",), 0.01)
     assert isinstance(found.notify["webhook"], Webhook)
     assert found.notify["webhook"].secret_file == tmp_path / "webhook.secret"

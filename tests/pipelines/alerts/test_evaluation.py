@@ -182,7 +182,6 @@ def test_the_smoothed_series_is_cut_at_a_shift(results):
     results.write({"red": [(0.2, NOISE)] * 20 + [(0.5, NOISE)] * 10})
     (judged,) = judge(read_series(results.reader(), RED), RED)
     line = smoothed(judged)
-    assert line is not None
     np.testing.assert_allclose(line.values, [0.2] * 20 + [0.5] * 10)
 
 

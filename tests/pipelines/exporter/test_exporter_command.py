@@ -23,7 +23,6 @@ def served(job):
     command = [sys.executable, "-m", "sotto", "exporter", "--port", "0"]
     command += ["--state", str(job.state), "--log", str(job.log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         yield process, process.stdout.readline().strip()
         process.kill()
 

@@ -94,7 +94,6 @@ EVEN = [[(1000, 0.3), (1000, 0.34)], [(1200, 0.28), (1100, 0.33)], [(900, 0.31),
 def test_counts_are_added_and_compared_once_with_the_repeats_that_there_can_be() -> None:
     effect = of_metric(PLAN, rows_of(PLAN, "dark", EVEN))
     scores = PLAN.metric("dark").mechanism.scores(0)
-    assert scores is not None
     low, high = scores.values
     pair = []
     for which in (0, 1):
@@ -146,7 +145,7 @@ def test_windows_that_are_not_complete_or_withheld_do_not_count() -> None:
 def test_what_cannot_be_compared_says_why() -> None:
     effects = {each.metric: each for each in effects_of(PLAN, [])}
     assert str(effects["page"].withheld).startswith("several strings set the same bit")
-    assert effects["dark"].withheld == "no window is complete yet"
+    assert effects["dark"].withheld.startswith("no window is complete yet: look again after")
     assert [*effects] == ["page", "delay", "dark"]
     assert next(effects_of(PLANNED, [])).metric == "dark"
     earlier = [replace(each, arms=None) for each in rows_of(PLAN, "dark", EVEN)]

@@ -24,7 +24,7 @@ from pipelines.results.retention import retention_of
 from pipelines.web.metric import retention
 from pipelines.web.rendering import Anchors, static_file
 from pipelines.web.snapshot import ResultsSnapshot
-from pipelines.web.views import MetricView
+from pipelines.web.views import MetricView, headlines, name_of
 from sotto.plan.compile import parse_plan
 
 START = 2800 * WEEK
@@ -44,6 +44,7 @@ PLAN = parse_plan(
     + METRICS
 ).compile()
 DEVICES, WEEKS = 60, 4
+SEGMENTS = {"", "os=linux", "os=mac"}
 
 
 def lives() -> list[Sent]:
@@ -82,15 +83,11 @@ def test_retention_is_of_those_who_were_new(results: Path) -> None:
     first = {
         (each.segment, each.age): each for each in found if each.since.timestamp() == START / 1000
     }
-    segments = {"", "os=linux", "os=mac"}
-    assert {segment for segment, _ in first} == segments
-    for segment in segments:
+    assert {segment for segment, _ in first} == SEGMENTS
+    for segment in SEGMENTS:
         assert first[segment, 1].value == pytest.approx(1 / 2, abs=0.05)
         assert first[segment, 2].value == pytest.approx(1 / 3, abs=0.05)
-        low, high = first[segment, 1].low, first[segment, 1].high
-        assert low is not None
-        assert high is not None
-        assert low <= 0.5 <= high
+        assert first[segment, 1].low <= 0.5 <= first[segment, 1].high
     # The last age is open.
     assert max(each.age for each in found) == 2
 
@@ -109,12 +106,12 @@ def test_who_came_back_says_how_far_and_how_often(results: Path) -> None:
 
 
 def test_the_command_prints_retention(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sotto_cli.main(["estimates", "--state", str(results), "--returning"]) == 0
+    command = ["estimates", "--state", str(results), "--returning"]
+    assert sotto_cli.main(command) == 0
     said = capsys.readouterr().out
     assert "came again" in said
     assert "os=linux" in said
-    command = ["estimates", "--state", str(results), "--returning", "--format", "json"]
-    assert sotto_cli.main(command) == 0
+    assert sotto_cli.main([*command, "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     first = next(row for row in rows if (row["segment"], row["age"]) == ("", 1))
     assert first["metric"] == "age"
@@ -168,3 +165,31 @@ def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
     assert "Who came again" in page
     # All others are answered after the period.
     assert page.count("came back in time") == len(snapshot.newest) - 1
+
+
+def test_pages_begin_with_what_people_ask_of_measures(results: Path) -> None:
+    """They have no mean of ranks: of 60 devices 40 exported, 20 paid, and none was old."""
+    expected = {
+        "age": ("mean", "", "mean", 0.0, "× 7 days, counted to 3"),
+        "checkout": ("reached", "paid", "reached paid", 1 / 3, "share"),
+        "exports": ("beyond", "0", "at least one", 2 / 3, "share"),
+        "opened": ("share", "true", "true", 1 / 2, "share"),
+    }
+    with ResultsReader.of_state(results) as reader:
+        snapshot = ResultsSnapshot(reader, reader.revision(), results)
+        assert set(snapshot.headlines) == set(snapshot.newest)
+        for key in snapshot.newest:
+            kind, item, name, value, unit = expected[key.metric]
+            windows = snapshot.windows(key)
+            view = MetricView(snapshot, Anchors(), key=key, shown=windows[0])
+            (row,) = view.headlines
+            assert (row.kind, row.item, name_of(row), row.unit) == (kind, item, name, unit)
+            assert row.value == pytest.approx(value, abs=0.01)
+            assert row.low < row.value < row.high
+            assert row.forged_down >= 0 <= row.forged_up
+            card = headlines(snapshot.headlines[key])[0]
+            assert (card.kind, card.item) == (kind, item)
+            course = snapshot.history(key, [(kind, item)], windows)
+            assert course[kind, item, ""][row.window_start] == row
+            assert snapshot.courses([row], 1) == [row]
+            assert {each.segment for each in view.all_rows if each.kind == kind} == SEGMENTS

@@ -86,7 +86,6 @@ def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(tmp_path, monkey
         kept.take(rows_of(call))
         found, expected = kept.read(), at_once(seen)
         assert canonical(found) == canonical(expected)
-        assert kept.held is not None
         assert kept.held.totals == totals(found) == totals(expected)
         snapshots.add(kept.held.snapshot)
         logs.update(kept.held.logs)
@@ -128,7 +127,6 @@ def test_a_run_that_takes_much_leaves_no_log(tmp_path):
     kept = Kept(tmp_path)
     kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
     kept.take(rows_of(random_rows(2, size=5_000, pseudonyms=2_000, honest=1)))
-    assert kept.held is not None
     assert kept.held.snapshot == StoredFile(2, kept.paths[0].stat().st_size)
     assert kept.held.logs == ()
 
@@ -164,7 +162,6 @@ def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path):
     assert totals(kept.read(later)) == before
     kept.states = replace(kept.states, registry=later)
     kept.take(rows_of(rows[300:]))
-    assert kept.held is not None
     assert len(kept.held.logs) == 2, "logs of two budgets are not one"
     after = totals(kept.read())
     assert after == kept.held.totals

@@ -39,7 +39,6 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     command = [sys.executable, "-m", "sotto", "serve", "--port", "0", "--plan", str(plan)]
     command += ["--database", f"sqlite:///{folder / 'results.db'}", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
         try:
             yield process.stdout.readline().strip().rstrip("/")
         finally:

@@ -174,7 +174,7 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
 
 
 def test_a_mean_between_two_bounds_is_one_figure_and_bins_have_no_curve(snapshot):
-    assert "mean rank2.52.26 to 2.74" in Html(page(snapshot, OVERVIEW)).text
+    assert "at least one80 %76 % to 84 %" in Html(page(snapshot, OVERVIEW)).text
     shown = Html(page(snapshot, METRIC, name="visits")).text
     assert "mean rank at" not in shown
     assert "19 %" not in shown
@@ -187,10 +187,23 @@ def test_a_mean_between_two_bounds_is_one_figure_and_bins_have_no_curve(snapshot
     assert [(row.value, row.low, row.high) for row in rows] == [(2.5, 2.26, 2.74)] * 2
 
 
+def test_strings_without_candidates_say_how_to_give_them(tmp_path):
+    url = write_results(tmp_path)
+    all_of_it = "value = 1, low = 1, high = 1, standard_error = 0 WHERE metric = 'page'"
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+        connection.execute("DELETE FROM stored_estimates WHERE item != '' AND metric = 'page'")
+        connection.execute(f"UPDATE stored_estimates SET {all_of_it}")
+    reader = ResultsReader(url, plans=[PLAN])
+    bare = ResultsSnapshot(reader, reader.revision())
+    for shown in (page(bare, OVERVIEW), page(bare, METRIC, name="page")):
+        assert "No candidates are known, the strings to look for." in Html(shown).text
+        assert "unexplained" not in Html(shown).text
+
+
 def test_every_kind_has_a_sentence():
     meaning = rendering.environment().get_template("words.html.j2").module.meaning
-    kinds = "share group mean missing quantile cdf bit string unexplained false_names conversion"
-    assert all("<p>" in meaning(kind) for kind in kinds.split())
+    kinds = "beyond reached share group mean missing quantile cdf bit string unexplained"
+    assert all("<p>" in meaning(kind) for kind in [*kinds.split(), "false_names", "conversion"])
 
 
 def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):

@@ -94,7 +94,6 @@ def test_a_run_that_failed_for_a_full_disk_is_on_every_screen(job, monkeypatch):
         with pytest.raises(AggregationError, match="not committed"):
             aggregate(job / "log", job / "state")
     note = LastRun.of(job / "state")
-    assert note is not None
     assert (note.generation, note.problem) == (1, Problem.DISK)
     assert "secret" not in (job / "state" / LastRun.NAME).read_text()
     watch = watch_of(job)
@@ -122,7 +121,6 @@ def test_a_note_is_left_although_the_disk_takes_no_other_file(job, monkeypatch):
         patch.setattr("pipelines.storage.files.replace", full)
         LastRun.leave_failure(job / "state", Problem.DISK)
     note = LastRun.of(job / "state")
-    assert note is not None
     assert note.problem == Problem.DISK
     assert note.failed is not None
 
@@ -130,7 +128,6 @@ def test_a_note_is_left_although_the_disk_takes_no_other_file(job, monkeypatch):
 def test_results_that_are_old_are_said_to_be(job, capsys):
     """By the page, the file and the terminal, whether or not any record waits."""
     note = LastRun.of(job / "state")
-    assert note is not None
     replace(note, looked=note.looked - 85 * 86_400_000).leave(job / "state")
     watch = watch_of(job)
     watch.look()
@@ -145,7 +142,6 @@ def test_results_that_are_old_are_said_to_be(job, capsys):
 def test_a_job_that_stands_still_is_said(job, monkeypatch):
     roomy(monkeypatch)
     note = LastRun.of(job / "state")
-    assert note is not None
     replace(note, looked=note.looked - 3_600_000).leave(job / "state")
     watch = watch_of(job)
     (said,) = watch.look().problems

@@ -321,11 +321,12 @@ def test_half_widths_of_retention_active_days_and_conversions(epsilon, retained,
         + f"  days: {{{measured}, range: [0, 7], points: 8, outside: clip, "
         + "measure: {days: app}}\n"
         + f"  checkout: {{{measured}, measure: {{furthest: [cart, address, card, paid]}}}}\n"
+        + f"  exports: {{{measured}, edges: [0, 1, 2, 5], measure: {{count: export}}}}\n"
     ).compile()
-    age, days_used, checkout = (
+    age, days_used, checkout, exports = (
         design(question_of_metric(plan, each, Assumed(share=share)), Goal("width", width))
         for each, share, width in zip(
-            plan.metrics, (None, None, 0.6), (None, None, 2 * converted), strict=True
+            plan.metrics, (None, None, 0.6, None), (None, None, 2 * converted, None), strict=True
         )
     )
     assert (checkout.what, checkout.others) == ("a conversion of one half", ())
@@ -337,7 +338,11 @@ def test_half_widths_of_retention_active_days_and_conversions(epsilon, retained,
         found = design(age.question, Goal("width", 2 * half), users)
         assert found.levels[0].width / 2 == pytest.approx(half, abs=5e-5)
         assert found.levels[0].needed == pytest.approx(users, rel=2e-3)
-    assert days_used.users == 10**4
+    assert (days_used.what, days_used.users) == ("the mean", 10**4)
+    assert [each.spec["name"] for each in days_used.others] == ["brr", "grr"]
+    # Bins are read by their shares, of which brr has no unbiased ones.
+    assert exports.what.startswith("the share of")
+    assert [each.spec["name"] for each in exports.others] == ["grr"]
     assert days_used.levels[0].width / 2 == pytest.approx(days, abs=5e-4)
 
 

@@ -115,7 +115,6 @@ def made(folder: Path) -> str:
 
 def loaded(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location("metrics_of_a_test", path)
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -45,7 +45,6 @@ def test_a_measure_is_compiled_read_and_said(kind, said):
     rest = USED if kind == "used" else REST
     compiled = plan(f"{METRICS[kind][0]}, {rest}")
     (metric,) = CompiledPlan.from_json(compiled.to_json()).metrics
-    assert metric.measure is not None
     assert metric.measure.kind == kind
     assert metric.stored == (kind != "used")
     assert (metric.sent, metric.delays) == (2, (0, DAY))
