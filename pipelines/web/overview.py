@@ -50,13 +50,12 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     A page of a server shows some at a time, of those that are looked for.
     """
     find, part = (view.find, view.part) if isinstance(view, OverviewView) else ("", 0)
-    named = {key: title_of(view.snapshot.metric_of(key), key) for key in view.snapshot.newest}
+    known = {key: view.snapshot.metric_of(key) for key in view.snapshot.newest}
+    named = {key: title_of(metric, key) for key, metric in known.items()}
+    groups = {key: metric.group for key, metric in known.items() if metric and metric.group}
     words = find.casefold().split()
-    wanted = [
-        key
-        for key, title in named.items()
-        if all(word in f"{title} {' '.join(map(str, key))}".casefold() for word in words)
-    ]
+    about = {key: " ".join(map(str, (named[key], groups.get(key, ""), *key))) for key in named}
+    wanted = [key for key in named if all(word in about[key].casefold() for word in words)]
     first = (part - 1) * _CARDS if part else 0
     shown = wanted[first : first + _CARDS] if part else wanted
     heads = {key: headlines(view.snapshot.headlines.get(key, [])) for key in shown}
@@ -65,6 +64,7 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     return {
         "cards": [_card(view, key, named[key], heads[key], courses.get(key, [])) for key in shown],
         "find": find,
+        "groups": sorted({*groups.values()}),
         "searches": part > 0 and len(named) > _SEARCHED,
         "total": len(wanted),
         "parts": range(1, -(-len(wanted) // _CARDS) + 1) if part else range(0),

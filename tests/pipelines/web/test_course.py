@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -217,4 +218,14 @@ def test_the_public_reads_notes_and_adds_none(tmp_path, notes):
 @pytest.mark.parametrize("find", ["THEME", "which"])
 def test_metrics_are_found_by_their_names_and_descriptions(plain, find):
     shown = ask(plain, f"/?find={find}").text
+    assert re.findall(r'data-metric="([^"]+)"', shown) == ["app.example/look/1/theme"]
+
+
+def test_metrics_are_found_by_their_group(tmp_path):
+    grouped = {"theme": "looks"}
+    metrics = [replace(each, group=grouped.get(each.name)) for each in PLAN.metrics]
+    plan = replace(PLAN, metrics=tuple(metrics))
+    app = application(Site(ResultsReader(write_results(tmp_path), plans=[plan]), Access()), [])
+    assert '<a href="/?find=looks">looks</a>' in ask(app, "/").text
+    shown = ask(app, "/?find=looks").text
     assert re.findall(r'data-metric="([^"]+)"', shown) == ["app.example/look/1/theme"]
