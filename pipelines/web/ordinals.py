@@ -15,7 +15,7 @@ from sotto.plan.compiled import CompiledMetric
 
 #: Items of the two estimates between which a mean lies where reports do not tell values apart.
 BOUNDS = ("at least", "at most")
-#: Kinds of figures that are made of others, and of which.
+#: Kinds of figures that are made of published ones, and the kinds of these.
 ASKED = {"beyond": "cdf", "reached": "share"}
 
 
@@ -35,11 +35,6 @@ def asked_of(metric: CompiledMetric | None) -> tuple[str, str] | None:
     else:
         bins = kind in ("count", "days") and metric.points[0] == 0 < metric.points[1] <= 1
     return ("beyond", metric.labels[0]) if bins else None
-
-
-def source_of(kind: str) -> str:
-    """Return the published kind of which estimates of a kind are made."""
-    return ASKED.get(kind, kind)
 
 
 def beyond(item: str) -> str:
