@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.web import charts
     from pipelines.web.access import access_of
     from pipelines.web.application import HEADERS, Site, application
-    from pipelines.web.boards import BoardsFile, load_boards
+    from pipelines.web.boards import load_boards
     from pipelines.web.watching import looking
 
     options.quiet_libraries()
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
             f"--state expects the folder of a job; got {args.state}, which is none: pages stay "
             "empty until a job makes it; if none will, give another"
         )
-    boards = BoardsFile() if args.boards is None else load_boards(args.boards)
+    boards = load_boards(args.boards, options.warn)
     notes = None if args.notes is None else Notes(args.notes)
     if notes is not None:
         notes.read()

@@ -140,7 +140,7 @@ class Worker(lifecycle.Forkable):
         self.idle = False
         _running.add(self)
         try:
-            pause = Pause(min(SETTLING, self._resolution / 1000) * backoff.chance())
+            pause = Pause(self._scale(SETTLING) * backoff.chance())
             while self._sleep(pause):
                 pause = self._step()
             if self._mine and not self._broken and time.monotonic() < self._until and self._due():
@@ -236,6 +236,9 @@ class Worker(lifecycle.Forkable):
             diagnostics.warn(
                 "sending", "reports are kept, to be sent later: %s", str(error), quiet=quiet
             )
+
+    def _scale(self, seconds: float) -> float:
+        return min(seconds, self._resolution / 1000)
 
 
 def _known(error: Exception) -> SottoError:

@@ -100,8 +100,9 @@ class WatchedEngine:
             waiting.append(most.get("backPressuredTimeMsPerSecond"))
             busy.append(most.get("busyTimeMsPerSecond"))
             if _COUNTING in stage["name"]:
-                at = self._values(path, ["currentInputWatermark"], "min")
-                found["watermark"] = _watermark(at.get("currentInputWatermark"))
+                values = self._values(path, ["currentInputWatermark"], "min")
+                at = values.get("currentInputWatermark", math.inf)
+                found["watermark"] = None if abs(at) >= -_NEVER else int(at)
             if _READING in stage["name"]:
                 known = [each["id"] for each in self._manager.ask(path)]
                 named = [each for each in known if each.endswith(WORKER_BYTES)]
@@ -126,10 +127,6 @@ class WatchedEngine:
 
 def _values(found: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
     return {each["id"]: float(each[key]) for each in found if key in each}
-
-
-def _watermark(value: float | None) -> int | None:
-    return None if value is None or abs(value) >= -_NEVER else int(value)
 
 
 def _most(values: Sequence[float | None], of: float = 1.0) -> float | None:

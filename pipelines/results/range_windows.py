@@ -167,7 +167,9 @@ class _Metric:
             )
         found = dict(self._common(there[0]))
         if wanted.by is None:
-            name = next((each for each in found if _same(each, wanted.segment)), None)
+            # Attributes may be named in any order.
+            asked = sorted(wanted.segment.split(","))
+            name = next((each for each in found if sorted(each.split(",")) == asked), None)
             if name is None:
                 have = ", ".join(sorted(found)) or "none"
                 raise ParameterError(
@@ -260,11 +262,6 @@ def combinations(segment: str) -> frozenset[_Values]:
     """
     values = [pair.partition("=")[2].split(" or ") for pair in segment.split(",")]
     return frozenset(product(*values))
-
-
-def _same(segment: str, other: str) -> bool:
-    """Return whether two names are of one segment, whatever the order of the attributes."""
-    return sorted(segment.split(",")) == sorted(other.split(","))
 
 
 def _span(wanted: WindowRange) -> str:

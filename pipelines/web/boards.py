@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +39,12 @@ class BoardsFile(YamlModel):
     embed: tuple[Annotated[str, Field(pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?$")], ...] = ()
 
 
-def load_boards(path: Path) -> BoardsFile:
-    """Return what a file says; ParameterError if it is not such a file."""
-    return read_yaml(path, BoardsFile, {})
+def load_boards(path: Path | None, warn: Callable[[str], None]) -> BoardsFile:
+    """Return what a file says; ParameterError if it is not such a file.
+
+    Without a file there are no boards; ``warn`` is called if one is named that is not there.
+    """
+    if path is not None and not path.exists():
+        warn(f"--boards: there is no {path}, so no boards: write it, and start again")
+        path = None
+    return BoardsFile() if path is None else read_yaml(path, BoardsFile, {})

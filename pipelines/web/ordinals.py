@@ -15,7 +15,7 @@ from sotto.plan.compiled import CompiledMetric
 
 #: Items of the two estimates between which a mean lies where reports do not tell values apart.
 BOUNDS = ("at least", "at most")
-#: Kinds of figures that are made of others, and of which.
+#: Kinds of figures that are made of published ones, and the kinds of these.
 ASKED = {"beyond": "cdf", "reached": "share"}
 
 
@@ -30,16 +30,10 @@ def asked_of(metric: CompiledMetric | None) -> tuple[str, str] | None:
     kind = metric.measure and metric.measure.kind
     if kind == "furthest":
         return "reached", metric.labels[-1]
-    if metric.range is None:
-        bins = metric.edges is not None and kind != "age"
-    else:
+    bins = metric.edges is not None and kind != "age"
+    if metric.range is not None:
         bins = kind in ("count", "days") and metric.points[0] == 0 < metric.points[1] <= 1
     return ("beyond", metric.labels[0]) if bins else None
-
-
-def source_of(kind: str) -> str:
-    """Return the published kind of which estimates of a kind are made."""
-    return ASKED.get(kind, kind)
 
 
 def beyond(item: str) -> str:
@@ -79,11 +73,10 @@ def _moved(row: EstimateRecord, offset: float, sign: int = 1) -> EstimateRecord:
         None if each is None else offset + sign * each
         for each in (row.value, row.shown, row.low, row.high)
     )
-    moved = replace(row, value=value, shown=shown, low=low, high=high)
-    if sign > 0:
-        return moved
-    down, up = row.forged_up, row.forged_down
-    return replace(moved, low=high, high=low, forged_down=down, forged_up=up)
+    if sign < 0:
+        low, high = high, low
+        row = replace(row, forged_down=row.forged_up, forged_up=row.forged_down)
+    return replace(row, value=value, shown=shown, low=low, high=high)
 
 
 def one_mean(rows: Iterable[EstimateRecord]) -> list[EstimateRecord]:

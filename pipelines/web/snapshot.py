@@ -27,7 +27,7 @@ from pipelines.results.records import (
 )
 from pipelines.storage.directory import LastRun
 from pipelines.web.boards import Board
-from pipelines.web.ordinals import ASKED, BOUNDS, asked_of, readable, source_of
+from pipelines.web.ordinals import ASKED, BOUNDS, asked_of, readable
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -97,7 +97,7 @@ class ResultsSnapshot:
 
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return the estimates of figures in windows up to their own: see the reader's method."""
-        sources = [replace(row, kind=source_of(row.kind)) for row in of]
+        sources = [replace(row, kind=ASKED.get(row.kind, row.kind)) for row in of]
         wanted = {(row.key, row.kind) for row in of}
         found = readable(self.reader.courses(sources, lengths), self.metric_of)
         return [row for row in found if (row.key, row.kind) in wanted]
@@ -201,7 +201,7 @@ class ResultsSnapshot:
         wanted: dict[str, list[str]] = {}
         for kind, item in figures:
             bounds = BOUNDS if (kind, item) == ("mean", "") else ()
-            wanted.setdefault(source_of(kind), []).extend([*bounds, item])
+            wanted.setdefault(ASKED.get(kind, kind), []).extend([*bounds, item])
         for kind, items in wanted.items():
             chosen = Chosen(
                 **key._asdict(),

@@ -330,6 +330,7 @@ def test_pages_are_for_who_has_the_token_and_write_alerts_alone(name: str) -> No
     assert f"127.0.0.1:{given.port}/healthz" in service["healthcheck"]["test"][-1]
     written = [each for each in service["volumes"] if not each.endswith(":ro")]
     assert written == [f"alerts:{given.kept.parent}"]
+    assert given.boards.parent == given.notes.parent == given.kept.parent
     # All figures are watched, by no file of anybody's.
     assert given.alerts is False
     assert str(given.kept.parent) in (ROOT / "deploy/images/sotto.Dockerfile").read_text()

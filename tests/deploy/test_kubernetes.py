@@ -125,6 +125,10 @@ def check_command(container: dict[str, Any]) -> None:
         written = {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
         kept = {str(parsed.kept.parent)} if parsed.command == "serve" else set()
         assert written == {"/tmp"} | kept
+        # Boards are of a ConfigMap that need not be there.
+        given = {str(parsed.boards.parent)} if parsed.command == "serve" else set()
+        assert given <= {m["mountPath"] for m in container["volumeMounts"] if m.get("readOnly")}
+        assert kept <= {str(getattr(parsed, "notes", Path()).parent)}
         assert parsed.command == "exporter" or parsed.alerts is False
 
 

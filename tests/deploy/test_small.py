@@ -351,6 +351,7 @@ def test_only_caddy_is_open_to_others_and_all_mean_the_same_places() -> None:
     assert (serve.log, serve.state, serve.port) == (aggregate.log, aggregate.state, 8480)
     assert (str(serve.token_file), serve.public) == ("/run/secrets/token", False)
     assert (serve.alerts, serve.kept) == (False, Path("/var/lib/alerts/alerts.json"))
+    assert serve.boards.parent == serve.notes.parent == serve.kept.parent
     assert SERVICES["serve"]["volumes"] == ["data:/var/lib/sotto:ro", "alerts:/var/lib/alerts"]
     assert SERVICES["caddy"]["environment"]["SOTTO_COLLECTOR"] == f"collect:{collect.port}"
     assert (collect.log, collect.plans) == (aggregate.log, aggregate.plans)

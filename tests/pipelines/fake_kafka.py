@@ -145,7 +145,6 @@ class FakeConsumer:
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[FakeRecord]]:
         (wanted,) = self.assigned
         found = self.cluster.partitions[wanted]
-        assert self.at is not None
         if self.at < found.first:
             raise OffsetOutOfRangeError({wanted: self.at})
         if self.cluster.silent:

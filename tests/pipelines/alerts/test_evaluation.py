@@ -56,7 +56,6 @@ def test_a_planted_shift_is_new_once(results):
         "up",
     )
     assert (alert.since, alert.window_start) == (when(30), when(30 + alert.windows - 1))
-    assert alert.predicted_windows is not None
     assert alert.windows <= alert.predicted_windows
     assert alert.low < 0.14 < alert.high
     assert alert.expected == pytest.approx(0.2, abs=0.02)
@@ -217,7 +216,6 @@ def test_a_failed_delivery_waits_longer_each_time_and_is_given_up(results):
     waits = []
     for _ in range(12):
         delivery.failed(alert.raised, alert.raised, "refused")
-        assert delivery.next is not None
         waits.append((delivery.next - alert.raised).total_seconds())
     assert waits[:3] == [10, 20, 40]
     assert waits[-1] == 3600

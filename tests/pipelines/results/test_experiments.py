@@ -179,7 +179,6 @@ def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
     assert (early.told, early.differs) == ((early.value, early.low, early.high), False)
     assert found.told == (found.look_value, found.look_low, found.look_high)
     assert (bool(found.low), found.differs) == (True, False)
-    assert found.smallest_found is not None
     assert found.smallest_found < drift_of(0.8, 4) * errors[1]
     far = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(9000, 0.2), (9000, 0.4)]] * 12))
     assert (far.look, far.next_look, far.decided_at, far.differs) == (4, None, 1, True)

@@ -51,7 +51,7 @@ def app(tmp_path, notes):
     path = tmp_path / "boards.yaml"
     path.write_text(BOARDS, "utf-8")
     reader = ResultsReader(write_results(tmp_path), plans=[PLAN])
-    site = Site(reader, Access(), boards=load_boards(path), notes=notes)
+    site = Site(reader, Access(), boards=load_boards(path, pytest.fail), notes=notes)
     return application(site, [create_router(reader, notes=notes)])
 
 
@@ -170,10 +170,12 @@ def test_only_the_origins_of_the_file_may_embed_a_chart_and_nothing_else(app):
     [("boards: 3", "boards"), ("embed: ['*']", "embed.1"), ("[", "YAML"), ("other: 1", "other")],
 )
 def test_a_file_of_boards_that_is_wrong_says_where(tmp_path, text, said):
-    path = tmp_path / "boards.yaml"
+    path, warnings = tmp_path / "boards.yaml", []
+    assert load_boards(path, warnings.append).boards == ()
+    assert "boards.yaml, so no boards" in warnings[0]
     path.write_text(text, "utf-8")
     with pytest.raises(ParameterError, match=said):
-        load_boards(path)
+        load_boards(path, pytest.fail)
 
 
 def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_path):
