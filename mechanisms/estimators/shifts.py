@@ -300,30 +300,21 @@ class _Onset:
     """
 
     def __init__(self, models: LevelModels) -> None:
-        self.before, self.windows = models.copy(), 0
-        self._missed = np.ones(len(models.drifts))
-        self._precision, self._total, self._clipped = np.zeros((3, len(models.drifts)))
-        self._errors: list[float] = []
-
-    def take(self, surprise: _Surprise) -> None:
-        """Take a window."""
-        self._total += self._missed * surprise.weighed
-        self._clipped += self._missed * surprise.clipped
-        self._precision += self._missed**2 * surprise.precision
-        self._missed *= surprise.missed
-        self._errors.append(surprise.error)
-        self.windows += 1
+        self.before, self.surprises = models.copy(), list[_Surprise]()
 
     @property
     def noise(self) -> float:
         """The median of the windows' standard errors."""
-        return float(np.median(self._errors))
+        return float(np.median([each.error for each in self.surprises]))
 
     def change(self, *, clipped: bool = False) -> tuple[float, float]:
         """Return the change of the level, and its standard error."""
-        shares = self.before.probabilities()[0]
-        changes = (self._clipped if clipped else self._total) / self._precision
-        error = math.sqrt(_spread_of(shares, changes, 1 / self._precision))
+        shares, since = self.before.probabilities()[0], self.surprises
+        missed = np.cumprod([np.ones(len(shares)), *(each.missed for each in since[:-1])], axis=0)
+        precision = (missed**2 * [each.precision for each in since]).sum(axis=0)
+        weighed = [each.clipped if clipped else each.weighed for each in since]
+        changes = (missed * weighed).sum(axis=0) / precision
+        error = math.sqrt(_spread_of(shares, changes, 1 / precision))
         return float(shares @ changes), error
 
 
@@ -349,7 +340,7 @@ class _Finder:
             self._onsets[t] = _Onset(self.models)
             surprise = _Surprise(self.models, value, error, self._clip)
             for onset in self._onsets.values():
-                onset.take(surprise)
+                onset.surprises.append(surprise)
         score = float(self.models.take(np.array([value]), error, self._clip)[0])
         if not judge:
             return
@@ -364,13 +355,15 @@ class _Finder:
         self._look_together(t)
         kept = min(self._since)
         self._onsets = {
-            at: each for at, each in self._onsets.items() if at >= kept or each.windows < POOLED
+            at: each
+            for at, each in self._onsets.items()
+            if at >= kept or len(each.surprises) < POOLED
         }
 
     def _look_together(self, t: int) -> None:
         """Look for a change since :data:`POOLED` windows, by all of them together."""
         for at, onset in self._onsets.items():
-            if onset.windows == POOLED:
+            if len(onset.surprises) == POOLED:
                 change, error = onset.change(clipped=True)
                 if abs(change) > self._pooled * error:
                     self._report(t, int(change < 0), [each for each in self._onsets if each >= at])
