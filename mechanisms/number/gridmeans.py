@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, Region, kept_interval, nothing, two_sided
@@ -111,6 +112,7 @@ def grid_estimates(
     return NumericEstimates(mean, missing, cdf=cdf, quantiles=found, smoothed=True)
 
 
+@lru_cache(maxsize=16)
 def _level_sums(shape: Shape, law: Law) -> _LevelSums:
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
@@ -183,10 +185,8 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike) -> float:
     All reports are of one level; ``values`` lie in [0, 1], and none is missing.
     """
     x = np.asarray(values, dtype=np.float64)
-    exact, channel = contributions(shape, law), matrix(shape, law)
-    centre = float(x.mean()) - 0.5
-    each = np.array(exact.value, dtype=float) - centre * np.array(exact.present, dtype=float)
-    squares = channel @ each**2
+    sums = _level_sums(shape, law)
+    squares = sums.channel @ (sums.value - (float(x.mean()) - 0.5) * sums.present) ** 2
     inputs = np.linspace(0.0, 1.0, shape.points)
     return float(np.interp(x, inputs, squares[: shape.points]).mean() - x.var())
 

@@ -215,18 +215,20 @@ def kernel(chain: Any, encoded: int, before: int, level: int) -> dict[int, Fract
 
 def head_law(law: Law, levels: int) -> Law:
     """The law of the first ``levels`` outputs of a chain."""
-    head: Law = defaultdict(Fraction)
-    for outputs, share in law.items():
-        head[outputs[:levels]] += share
-    return dict(head)
+    return _added(law, slice(levels))
 
 
 def level_law(law: Law, level: int) -> Law:
     """The law of a single output of a chain; level -1 is the strongest."""
-    single: Law = defaultdict(Fraction)
+    return _added(law, slice(level, level + 1 or None))
+
+
+def _added(law: Law, kept: slice) -> Law:
+    whole = math.lcm(*(share.denominator for share in law.values()))
+    total: dict[tuple[int, ...], int] = defaultdict(int)
     for outputs, share in law.items():
-        single[outputs[level],] += share
-    return dict(single)
+        total[outputs[kept]] += share.numerator * (whole // share.denominator)
+    return {outputs: Fraction(shares, whole) for outputs, shares in total.items()}
 
 
 def coarse_symbols() -> SymbolChain:

@@ -97,7 +97,7 @@ def case(number: str) -> bool:
     """A permanent response (0), or a reservoir (1), on devices."""
     attacked = device_cases()[int(number)]
     try:
-        found = attacked.attack(SeededSource(SEED), 5_000, 0.95)
+        found = attacked.attack(SeededSource(SEED), 3_000, 0.95)
     except UnexpectedReportsError:
         return True
     return found.exceeds(attacked.true, FALSE_ALARM)

@@ -104,7 +104,7 @@ def test_planted_strings_are_found_through_the_whole_mechanism() -> None:
 def test_estimates_errors_and_the_family_wise_rate(
     ladder: list[int], n: int, unlisted: bool, cluster: int
 ) -> None:
-    mechanism, repeats = rappor(ladder), 100
+    mechanism, repeats = rappor(ladder), 60
     values, errors, truth, false = [], [], [], 0
     for counts, shares in collections(mechanism, n, repeats, unlisted, cluster):
         result = mechanism.decode(counts, CANDIDATES, design_effect=cluster)
