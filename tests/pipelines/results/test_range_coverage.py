@@ -6,7 +6,6 @@ all that follows is the program's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -89,9 +88,9 @@ def part_of(
     key = MetricKey(made.collector, made.plan, made.version, metric.name)
     rows: list[EstimateRecord] = []
     windows: list[Window] = []
-    by_level = [devices // metric.sent] * metric.sent
+    by_level = (devices // metric.sent,) * metric.sent
     for at, of_levels in enumerate(yes, start=2800 + first):
-        window, items = _window(key, metric, at, of_levels, by_level, segment)
+        window, items = _window(key, metric, at, tuple(of_levels.tolist()), by_level, segment)
         windows.append(window)
         rows += items
     pieces = {each.window_start: [segment] for each in windows}
@@ -106,12 +105,13 @@ def items_of(metric: CompiledMetric, by_level: tuple[int, ...], yes: tuple[int, 
     return list(metric.mechanism.estimate(counts, metric.context(())))
 
 
+@cache
 def _window(
     key: MetricKey,
     metric: CompiledMetric,
     at: int,
-    yes: Sequence[int],
-    by_level: Sequence[int],
+    yes: tuple[int, ...],
+    by_level: tuple[int, ...],
     segment: str,
 ) -> tuple[Window, list[EstimateRecord]]:
     start, n = moment(at * PERIOD), sum(by_level)
@@ -121,7 +121,7 @@ def _window(
         "window_end": start + timedelta(milliseconds=PERIOD),
         "segment": segment,
         "reports": n,
-        "reports_by_level": tuple(by_level) + (0,) * (len(metric.ladder) - metric.sent),
+        "reports_by_level": by_level + (0,) * (len(metric.ladder) - metric.sent),
         "withheld": None,
         "revision": 1,
         "complete": True,
@@ -142,7 +142,7 @@ def _window(
                 "biased": False,
             }
         )
-        for position, item in enumerate(items_of(metric, tuple(by_level), tuple(yes)))
+        for position, item in enumerate(items_of(metric, by_level, yes))
     ]
     window = Window(
         **of_window, type=metric.type, mechanism=metric.mechanism.name, minimum_reports=1
