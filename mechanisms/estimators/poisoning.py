@@ -107,14 +107,19 @@ def alarms(
 
     Parameters are those of :func:`findings`.
     """
-    for found in findings(mechanism, counts, pairs, context, together):
+    for found in findings(mechanism, counts, pairs, context, together, FALSE_ALARM):
         beyond = abs(found.statistic - found.expected) >= abs(found.threshold - found.expected)
         if found.p_value <= FALSE_ALARM and beyond:
             yield found
 
 
 def findings(
-    mechanism: Mechanism, counts: ArrayLike, pairs: ArrayLike, context: Context, together: int = 1
+    mechanism: Mechanism,
+    counts: ArrayLike,
+    pairs: ArrayLike,
+    context: Context,
+    together: int = 1,
+    largest: float = 1.0,
 ) -> Iterator[Irregularity]:
     """Yield what every check finds that has something to look at.
 
@@ -130,6 +135,8 @@ def findings(
         reports are never looked at.
     together : int
         How many reports of a window may be drawn from one permanent response.
+    largest : float
+        Findings of a larger p-value are left out: most of the work is their thresholds.
 
     Notes
     -----
@@ -147,11 +154,11 @@ def findings(
     strata = table.reshape(mechanism.levels, mechanism.strata, -1)
     for found in (
         _coins(mechanism, strata, context),
-        _levels(mechanism, strata, seen, context),
-        _bits(mechanism, strata, context, together),
-        _cells(mechanism, table, context, together),
+        _levels(mechanism, strata, seen, context, largest),
+        _bits(mechanism, strata, context, together, largest),
+        _cells(mechanism, table, context, together, largest),
     ):
-        if found is not None:
+        if found is not None and found.p_value <= largest:
             yield found
 
 
@@ -194,7 +201,7 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Irregularity
 
 
 def _levels(
-    mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context
+    mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context, largest: float
 ) -> Irregularity | None:
     each = [
         (upper, lower)
@@ -226,6 +233,8 @@ def _levels(
         for part, (_, n, equal, groups) in zip(parts, looks, strict=True)
     ]
     worst = min(range(len(looks)), key=logs.__getitem__)
+    if _probability(logs[worst]) > largest:
+        return None
     which, n, equal, groups = looks[worst]
     tests = math.log(2 / parts[worst])
     ends = {many: sum(number * p for number, p in groups[many]) / n for many in groups}
@@ -278,7 +287,7 @@ def _or_same_tag(mechanism: Mechanism, equal: float) -> float:
 
 
 def _bits(
-    mechanism: Mechanism, strata: Ints, context: Context, together: int
+    mechanism: Mechanism, strata: Ints, context: Context, together: int, largest: float
 ) -> Irregularity | None:
     if mechanism.true_bits is None:
         return None
@@ -299,14 +308,15 @@ def _bits(
         expected = min(max(ones / n, ends[0]), ends[1])
         bound = partial(_bits_bound, groups, n, width, many, together, tests)
         log_p = bound(ones / n)
-        if worst is not None and _probability(log_p) >= worst.p_value:
+        p_value = _probability(log_p)
+        if p_value > largest or (worst is not None and p_value >= worst.p_value):
             continue
         limit = first_below(bound, expected, float(width * many), _LOG_RATE)
         message = (
             f"{n:,} reports of level {level + 1} have {ones / n:.4g} bits set on average, not "
             f"{expected:.4g}"
         )
-        worst = Irregularity("bits", ones / n, expected, limit, _probability(log_p), n, message)
+        worst = Irregularity("bits", ones / n, expected, limit, p_value, n, message)
     return worst
 
 
@@ -324,7 +334,7 @@ def _bits_bound(
 
 
 def _cells(
-    mechanism: Mechanism, table: Ints, context: Context, together: int
+    mechanism: Mechanism, table: Ints, context: Context, together: int, largest: float
 ) -> Irregularity | None:
     hits, reports, *ends = mechanism.bounded_cells(table)
     if len(mechanism.joins) > 1:
@@ -363,16 +373,15 @@ def _cells(
         f"of {'more than' if found > least else 'less than'} {truth}: of {truth}, "
         f"{_percent(nearest)} would"
     )
-    limit = _limit(found, least, most, n, together, tests)
-    cell_alone = Irregularity(
-        "cells", found, nearest, limit, _probability(float(logs[at])), n, message
-    )
-    mixed = _mixture(mechanism, hits, looked, together, fewest)
+    p_value = _probability(float(logs[at]))
+    limit = _limit(found, least, most, n, together, tests) if p_value <= largest else math.nan
+    cell_alone = Irregularity("cells", found, nearest, limit, p_value, n, message)
+    mixed = _mixture(mechanism, hits, looked, together, fewest, largest)
     return cell_alone if mixed is None or cell_alone.p_value <= mixed.p_value else mixed
 
 
 def _mixture(
-    mechanism: Mechanism, hits: Ints, looked: Bools, together: int, fewest: int
+    mechanism: Mechanism, hits: Ints, looked: Bools, together: int, fewest: int, largest: float
 ) -> Irregularity | None:
     """Look at all answers of a level at once: do any values have such shares of them?
 
@@ -399,7 +408,7 @@ def _mixture(
         evidence = max(evidence - max(GAP, n * ROUNDING), 0.0)
         bound = partial(_mixture_bound, outcomes, together, math.log(2 * mechanism.levels))
         p_value = _probability(bound(evidence))
-        if worst is not None and p_value >= worst.p_value:
+        if p_value > largest or (worst is not None and p_value >= worst.p_value):
             continue
         end = first_below(bound, outcomes - 1.0, 100.0 * (outcomes + 1) * together, _LOG_RATE)
         message = f"no values have the shares of answers in {n:,} reports of level {level + 1}"
