@@ -40,7 +40,7 @@ class Looked:
     undelivered: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AlertWatch:
     """Alerts on the results that a reader reads.
 

@@ -156,9 +156,9 @@ def _live(job: str, limit: int) -> LiveStates:
 
 
 def period_and_rows(element: Keyed) -> tuple[int, int]:
-    """Return the period of packed rows, and how many they are."""
+    """Return the period of packed rows, and how many they are; wide ones count as several."""
     key, value = element
-    return period_and_shard(key)[0], _number(PackedRows.from_bytes(value))
+    return period_and_shard(key)[0], max(_number(PackedRows.from_bytes(value)), len(value) >> 8)
 
 
 def to_part(element: Keyed, plans: PlanSource, sizes: Mapping[int, int]) -> Keyed:

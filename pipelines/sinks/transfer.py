@@ -52,7 +52,7 @@ class Transferred:
         return [first, *(f"{n:>9,}  {what}" for what, n in numbers.items() if n)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Transfer:
     """Writes a topic of estimates to a sink.
 

@@ -83,7 +83,7 @@ class Access:
     cookie is admitted any more, and the end of the server ends all sessions.
     """
 
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     public: bool = False
     hosts: Sequence[str] = LOOPBACK
     secure: bool = False

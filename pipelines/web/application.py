@@ -64,7 +64,7 @@ _OPEN = ("/login", "/static/", "/healthz")
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Site:
     """The pages of some results.
 

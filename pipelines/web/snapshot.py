@@ -40,7 +40,7 @@ HEADLINE_KINDS = (*ASKED, "share", "mean", "missing", "string", "group", "unexpl
 _KEPT = 64
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ResultsSnapshot:
     """The results of one revision.
 
@@ -93,7 +93,8 @@ class ResultsSnapshot:
             for row in found
             if (figure := asked_of(self.metric_of(row.key))) is not None
         }
-        return by_metric([*self.courses([*asked.values()], 1), *readable(found, self.metric_of)])
+        others = [row for row in readable(found, self.metric_of) if row.kind not in ASKED]
+        return by_metric([*self.courses([*asked.values()], 1), *others])
 
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return the estimates of figures in windows up to their own: see the reader's method."""

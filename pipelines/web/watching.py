@@ -148,7 +148,7 @@ class JobReading:
         return found
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class JobWatch:
     """Looks at a job: its state directory, what it reads, and the disks that it writes."""
 

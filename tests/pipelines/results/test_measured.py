@@ -187,8 +187,9 @@ def test_pages_begin_with_what_people_ask_of_measures(results: Path) -> None:
             assert row.value == pytest.approx(value, abs=0.01)
             assert row.low < row.value < row.high
             assert row.forged_down >= 0 <= row.forged_up
-            card = headlines(snapshot.headlines[key])[0]
+            card, *others = headlines(snapshot.headlines[key])
             assert (card.kind, card.item) == (kind, item)
+            assert card not in others
             course = snapshot.history(key, [(kind, item)], windows)
             assert course[kind, item, ""][row.window_start] == row
             assert snapshot.courses([row], 1) == [row]

@@ -227,7 +227,9 @@ def test_metrics_are_found_by_their_group(tmp_path):
     grouped = {"theme": "looks"}
     metrics = [replace(each, group=grouped.get(each.name)) for each in PLAN.metrics]
     plan = replace(PLAN, metrics=tuple(metrics))
-    app = application(Site(ResultsReader(write_results(tmp_path), plans=[plan]), Access()), [])
-    assert '<a href="/?find=looks">looks</a>' in ask(app, "/").text
-    shown = ask(app, "/?find=looks").text
+    site = Site(ResultsReader(write_results(tmp_path), plans=[plan]), Access(token="unseen" * 9))
+    assert "unseen" not in f"{site!r} {site.access!r}"
+    app = application(replace(site, access=Access()), [])
+    assert '<a href="/?find=group:looks">looks</a>' in ask(app, "/").text
+    shown = ask(app, "/?find=group:looks").text
     assert re.findall(r'data-metric="([^"]+)"', shown) == ["app.example/look/1/theme"]
