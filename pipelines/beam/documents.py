@@ -74,6 +74,10 @@ class _EmittedDocuments(NamedTuple):
         state.write(json.dumps(self).encode())
 
 
+def _revision(before: _EmittedDocuments) -> int:
+    return max(before.revision + 1, now_ms())
+
+
 class Subject:
     """The subject of documents of a kind."""
 
@@ -217,7 +221,7 @@ class PublishByState(beam.DoFn):
         closed: bool = False,
     ) -> list[Published]:
         before = _EmittedDocuments.read(emitted)
-        revision = max(before.revision + 1, now_ms())
+        revision = _revision(before)
         held = self._added(changes, total)
         found, published = self.subject.documents(
             key, held, revision, pane, before.published, closed
