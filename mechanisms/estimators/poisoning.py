@@ -25,9 +25,9 @@ Security 2021.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -89,10 +89,15 @@ class Irregularity:
     kind: str
     statistic: float
     expected: float
-    threshold: float
+    #: Returns the threshold: most of a check's work, for alarms alone.
+    limit: Callable[[], float] = field(repr=False, compare=False)
     p_value: float
     n: int
     message: str
+
+    @cached_property
+    def threshold(self) -> float:
+        return self.limit()
 
 
 def pair_columns(levels: int) -> int:
@@ -107,19 +112,14 @@ def alarms(
 
     Parameters are those of :func:`findings`.
     """
-    for found in findings(mechanism, counts, pairs, context, together, FALSE_ALARM):
-        beyond = abs(found.statistic - found.expected) >= abs(found.threshold - found.expected)
-        if found.p_value <= FALSE_ALARM and beyond:
+    for found in findings(mechanism, counts, pairs, context, together):
+        seen = abs(found.statistic - found.expected)
+        if found.p_value <= FALSE_ALARM and seen >= abs(found.threshold - found.expected):
             yield found
 
 
 def findings(
-    mechanism: Mechanism,
-    counts: ArrayLike,
-    pairs: ArrayLike,
-    context: Context,
-    together: int = 1,
-    largest: float = 1.0,
+    mechanism: Mechanism, counts: ArrayLike, pairs: ArrayLike, context: Context, together: int = 1
 ) -> Iterator[Irregularity]:
     """Yield what every check finds that has something to look at.
 
@@ -135,8 +135,6 @@ def findings(
         reports are never looked at.
     together : int
         How many reports of a window may be drawn from one permanent response.
-    largest : float
-        Findings of a larger p-value are left out: most of the work is their thresholds.
 
     Notes
     -----
@@ -154,11 +152,11 @@ def findings(
     strata = table.reshape(mechanism.levels, mechanism.strata, -1)
     for found in (
         _coins(mechanism, strata, context),
-        _levels(mechanism, strata, seen, context, largest),
-        _bits(mechanism, strata, context, together, largest),
-        _cells(mechanism, table, context, together, largest),
+        _levels(mechanism, strata, seen, context),
+        _bits(mechanism, strata, context, together),
+        _cells(mechanism, table, context, together),
     ):
-        if found is not None and found.p_value <= largest:
+        if found is not None:
             yield found
 
 
@@ -180,7 +178,8 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Irregularity
         evidence = float((seen[known] * np.log(seen[known] / n / law[known])).sum())
         whole = multinomial_tail(evidence, outcomes) + math.log(2)
         if whole < log_p:
-            end = first_below(
+            end = partial(
+                first_below,
                 lambda x: multinomial_tail(x, outcomes) + math.log(2),
                 outcomes - 1.0,
                 100.0 * (outcomes + 1),
@@ -191,7 +190,7 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Irregularity
                 "coins", evidence, (outcomes - 1) / 2, end, _probability(whole), n, message
             )
     found = int(seen[worst]) / n
-    limit = _limit(found, share, share, n, together, tests)
+    limit = partial(_limit, found, share, share, n, together, tests)
     ids = "pseudonyms" if mechanism.coins == "pseudonym" else "chains"
     message = (
         f"{_percent(found)} of {n:,} reports have {ids} with coin {worst + 1} of {outcomes:,}, "
@@ -201,7 +200,7 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Irregularity
 
 
 def _levels(
-    mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context, largest: float
+    mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context
 ) -> Irregularity | None:
     each = [
         (upper, lower)
@@ -233,8 +232,6 @@ def _levels(
         for part, (_, n, equal, groups) in zip(parts, looks, strict=True)
     ]
     worst = min(range(len(looks)), key=logs.__getitem__)
-    if _probability(logs[worst]) > largest:
-        return None
     which, n, equal, groups = looks[worst]
     tests = math.log(2 / parts[worst])
     ends = {many: sum(number * p for number, p in groups[many]) / n for many in groups}
@@ -246,9 +243,10 @@ def _levels(
     def bound(share: float) -> float:
         return sum_tail(groups[many], n * (share if many else 1 - share)) + tests
 
-    limit = first_below(bound, expected, float(many), _LOG_RATE)
-    if many:
-        limit = max(limit, expected + _NEGLIGIBLE * (1 - expected))
+    def limit() -> float:
+        found = first_below(bound, expected, float(many), _LOG_RATE)
+        return max(found, expected + _NEGLIGIBLE * (1 - expected)) if many else found
+
     what = "devices repeat answers" if many else "devices draw every level from the value"
     message = (
         f"{_percent(equal / n)} of {n:,} pairs of {which} of a chain are equal, "
@@ -287,7 +285,7 @@ def _or_same_tag(mechanism: Mechanism, equal: float) -> float:
 
 
 def _bits(
-    mechanism: Mechanism, strata: Ints, context: Context, together: int, largest: float
+    mechanism: Mechanism, strata: Ints, context: Context, together: int
 ) -> Irregularity | None:
     if mechanism.true_bits is None:
         return None
@@ -308,15 +306,14 @@ def _bits(
         expected = min(max(ones / n, ends[0]), ends[1])
         bound = partial(_bits_bound, groups, n, width, many, together, tests)
         log_p = bound(ones / n)
-        p_value = _probability(log_p)
-        if p_value > largest or (worst is not None and p_value >= worst.p_value):
+        if worst is not None and _probability(log_p) >= worst.p_value:
             continue
-        limit = first_below(bound, expected, float(width * many), _LOG_RATE)
+        limit = partial(first_below, bound, expected, float(width * many), _LOG_RATE)
         message = (
             f"{n:,} reports of level {level + 1} have {ones / n:.4g} bits set on average, not "
             f"{expected:.4g}"
         )
-        worst = Irregularity("bits", ones / n, expected, limit, p_value, n, message)
+        worst = Irregularity("bits", ones / n, expected, limit, _probability(log_p), n, message)
     return worst
 
 
@@ -334,7 +331,7 @@ def _bits_bound(
 
 
 def _cells(
-    mechanism: Mechanism, table: Ints, context: Context, together: int, largest: float
+    mechanism: Mechanism, table: Ints, context: Context, together: int
 ) -> Irregularity | None:
     hits, reports, *ends = mechanism.bounded_cells(table)
     if len(mechanism.joins) > 1:
@@ -373,15 +370,16 @@ def _cells(
         f"of {'more than' if found > least else 'less than'} {truth}: of {truth}, "
         f"{_percent(nearest)} would"
     )
-    p_value = _probability(float(logs[at]))
-    limit = _limit(found, least, most, n, together, tests) if p_value <= largest else math.nan
-    cell_alone = Irregularity("cells", found, nearest, limit, p_value, n, message)
-    mixed = _mixture(mechanism, hits, looked, together, fewest, largest)
+    limit = partial(_limit, found, least, most, n, together, tests)
+    cell_alone = Irregularity(
+        "cells", found, nearest, limit, _probability(float(logs[at])), n, message
+    )
+    mixed = _mixture(mechanism, hits, looked, together, fewest)
     return cell_alone if mixed is None or cell_alone.p_value <= mixed.p_value else mixed
 
 
 def _mixture(
-    mechanism: Mechanism, hits: Ints, looked: Bools, together: int, fewest: int, largest: float
+    mechanism: Mechanism, hits: Ints, looked: Bools, together: int, fewest: int
 ) -> Irregularity | None:
     """Look at all answers of a level at once: do any values have such shares of them?
 
@@ -408,9 +406,10 @@ def _mixture(
         evidence = max(evidence - max(GAP, n * ROUNDING), 0.0)
         bound = partial(_mixture_bound, outcomes, together, math.log(2 * mechanism.levels))
         p_value = _probability(bound(evidence))
-        if p_value > largest or (worst is not None and p_value >= worst.p_value):
+        if worst is not None and p_value >= worst.p_value:
             continue
-        end = first_below(bound, outcomes - 1.0, 100.0 * (outcomes + 1) * together, _LOG_RATE)
+        highest = 100.0 * (outcomes + 1) * together
+        end = partial(first_below, bound, outcomes - 1.0, highest, _LOG_RATE)
         message = f"no values have the shares of answers in {n:,} reports of level {level + 1}"
         worst = Irregularity("cells", evidence, (outcomes - 1) / 2, end, p_value, n, message)
     return worst

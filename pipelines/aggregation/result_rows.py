@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from mechanisms.estimators.poisoning import alarms
+from mechanisms.estimators.poisoning import Irregularity, alarms
 from mechanisms.items import MAX_STRATA, Item
 from pipelines.aggregation.breakdown import Slice, broken_down
 from pipelines.aggregation.comparison import compared
@@ -257,7 +257,7 @@ class _Rows:
         context = replace(context, strata=self.published.strata(whole))
         counts = self.published.table(whole)
         found = alarms(self.metric.mechanism, counts, pairs, context, together)
-        return [_alarm(asdict(each), self.least) for each in found]
+        return [_alarm(each, self.least) for each in found]
 
     def _break_down(self) -> None:
         names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
@@ -376,8 +376,10 @@ def _forged(
     return dict(zip(("forged_down", "forged_up"), moves, strict=True))
 
 
-def _alarm(row: dict[str, Any], least: int) -> dict[str, object]:
+def _alarm(found: Irregularity, least: int) -> dict[str, object]:
     """Return the row of an alarm, with four digits, as many as its message has."""
+    names = "kind", "statistic", "expected", "threshold", "p_value", "n", "message"
+    row: dict[str, Any] = {name: getattr(found, name) for name in names}
     if least > 1:
         for name in ("statistic", "expected", "threshold"):
             row[name] = float(f"{row[name]:.4g}")
