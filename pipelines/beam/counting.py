@@ -69,6 +69,8 @@ from sotto.wire.reasons import Reason
 #: So many gathered rows, or bytes of them, are stepped without waiting any longer.
 ROWS = 20_000
 BYTES = 4 << 20
+#: Bytes that count as a row: a payload of up to 64 B makes a packed row of at most 117.
+ROW_BYTES = 128
 #: Bytes of a state for which a shard waits a millisecond before it is audited again, which takes
 #: some hundredth of that.
 AUDITED = 100
@@ -155,17 +157,17 @@ def _live(job: str, limit: int) -> LiveStates:
     return LiveStates(limit)
 
 
-def period_and_rows(element: Keyed) -> tuple[int, int]:
-    """Return the period of packed rows, and how many they are; wide ones count as several."""
+def period_and_size(element: Keyed) -> tuple[int, int]:
+    """Return the period of packed rows, and their bytes."""
     key, value = element
-    return period_and_shard(key)[0], max(_number(PackedRows.from_bytes(value)), len(value) >> 8)
+    return period_and_shard(key)[0], len(value)
 
 
 def to_part(element: Keyed, plans: PlanSource, sizes: Mapping[int, int]) -> Keyed:
-    """Key packed rows by part, not shard, given rows by period: few rows make one part."""
+    """Key packed rows by part, not shard, given bytes by period: few rows make one part."""
     key, value = element
     period, shard = period_and_shard(key)
-    parts = parts_for([sizes[period]], plans.registry().shards)
+    parts = parts_for([sizes[period] // ROW_BYTES], plans.registry().shards)
     return shard_key(period, shard % parts), value
 
 
@@ -243,7 +245,8 @@ class CountByState(beam.DoFn):
         elif settles:
             settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
-        head = head._replace(rows=head.rows + _number(packed), waiting=head.waiting + len(value))
+        (rows,) = _ROWS.unpack_from(packed.rows, _ROWS_AT)
+        head = head._replace(rows=head.rows + rows, waiting=head.waiting + len(value))
         if (head.rows >= ROWS or head.waiting >= BYTES) and not head.doubtful:
             head = yield from self._count(key, head, gathered, log, snapshot)
         if not head.armed:
@@ -434,11 +437,6 @@ def _numbered_alike(
     known = {*numberings, *(each.numbering for each in packed)}
     registry = plans.registry(*{plan for each in known for plan in fingerprints_of(each)})
     return registry, [_renumbered(each, registry) for each in packed]
-
-
-def _number(packed: PackedRows) -> int:
-    (rows,) = _ROWS.unpack_from(packed.rows, _ROWS_AT)
-    return int(rows)
 
 
 def _renumbered(packed: PackedRows, registry: Registry) -> bytes:

@@ -23,7 +23,7 @@ import apache_beam as beam
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import GlobalWindows
 
-from pipelines.beam.counting import AUDITS, CountByGroup, CountByState, period_and_rows, to_part
+from pipelines.beam.counting import AUDITS, CountByGroup, CountByState, period_and_size, to_part
 from pipelines.beam.decoding import NOTES, REJECTED, Decode, Keyed, MessageBlock
 from pipelines.beam.documents import (
     JobHealth,
@@ -119,7 +119,7 @@ class CountReports(_UnderPlans):
 
     def expand(self, rows: beam.PCollection[Keyed]) -> Any:
         if rows.is_bounded:
-            sizes = rows | "Size" >> beam.Map(period_and_rows) | "Sizes" >> beam.CombinePerKey(sum)
+            sizes = rows | "Size" >> beam.Map(period_and_size) | "Sizes" >> beam.CombinePerKey(sum)
             rows |= "To parts" >> beam.Map(to_part, self._plans, beam.pvalue.AsDict(sizes))
             rows |= "By part" >> beam.GroupByKey()
             count = beam.ParDo(CountByGroup(self._plans))

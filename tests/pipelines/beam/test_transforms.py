@@ -41,7 +41,7 @@ from pipelines.beam import (
     WriteEstimates,
     WriteRejects,
 )
-from pipelines.beam.counting import to_part
+from pipelines.beam.counting import ROW_BYTES, to_part
 from pipelines.beam.decoding import shard_key
 from pipelines.beam.stream import closing_time, next_settling
 from pipelines.results.documents import Document, HealthDocument, parse
@@ -146,7 +146,7 @@ def test_a_bounded_source_of_single_messages_comes_to_what_a_run_comes_to(tmp_pa
 def test_a_bounded_period_has_as_many_parts_as_its_rows_fill(tmp_path, monkeypatch, chains, parts):
     monkeypatch.setattr(decode, "CHAINS", chains)
     plans = FixedPlans.of(small_plans())
-    made = [to_part((shard_key(7, each), b""), plans, {7: 400}) for each in range(64)]
+    made = [to_part((shard_key(7, each), b""), plans, {7: 400 * ROW_BYTES}) for each in range(64)]
     assert {key for key, _ in made} == {shard_key(7, part) for part in range(parts)}
     messages, wanted = case(1)
     assert outcome(tmp_path, create(messages))._asdict() == wanted._asdict()
