@@ -54,9 +54,8 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     named = {key: title_of(metric, key) for key, metric in known.items()}
     groups = {key: metric.group for key, metric in known.items() if metric and metric.group}
     words = find.casefold().split()
-    about = {
-        key: f"{named[key]} group:{groups.get(key)} {' '.join(map(str, key))}" for key in named
-    }
+    about = {key: f"{title} {' '.join(map(str, key))}" for key, title in named.items()}
+    about |= {key: f"{about[key]} group:{group}" for key, group in groups.items()}
     wanted = [key for key in named if all(word in about[key].casefold() for word in words)]
     first = (part - 1) * _CARDS if part else 0
     shown = wanted[first : first + _CARDS] if part else wanted

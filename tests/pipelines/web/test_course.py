@@ -231,5 +231,7 @@ def test_metrics_are_found_by_their_group(tmp_path):
     assert "unseen" not in f"{site!r} {site.access!r}"
     app = application(replace(site, access=Access()), [])
     assert '<a href="/?find=group:looks">looks</a>' in ask(app, "/").text
-    shown = ask(app, "/?find=group:looks").text
-    assert re.findall(r'data-metric="([^"]+)"', shown) == ["app.example/look/1/theme"]
+    assert "data-metric" not in ask(app, "/?find=none").text
+    for find in ("group:looks", "group"):
+        shown = ask(app, f"/?find={find}").text
+        assert re.findall(r'data-metric="([^"]+)"', shown) == ["app.example/look/1/theme"]
