@@ -155,6 +155,7 @@ def _show(
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_what_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    assert "\n<<<<<<< " not in text, "a merge has left both of its sides"
     for target in LINK.findall(text):
         name, _, anchor = target.partition("#")
         other = page.parent / name if name else page
