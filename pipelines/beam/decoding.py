@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -195,6 +195,11 @@ class Decode(beam.DoFn):
             if not element.requeued:
                 gathered.clock = max(gathered.clock, element.block.clock)
         else:
+            if not isinstance(element, bytes):
+                raise ParameterError(
+                    "expects an element that is the bytes of a message, as a device sent it; got "
+                    f"{type(element).__name__}: let the source give what it has taken, undecoded"
+                )
             if at == MIN_TIMESTAMP:
                 raise ParameterError(
                     "a message has no timestamp: expects its append time, which a source of "
@@ -203,20 +208,16 @@ class Decode(beam.DoFn):
             self._messages.append((at.micros // 1000, element))
             gathered.size += len(element)
         if gathered.size >= BYTES or len(self._messages) >= MESSAGES:
-            for tag, value in self._flush(gathered):
-                stamped = TimestampedValue(value, gathered.time)
-                yield stamped if tag is None else beam.pvalue.TaggedOutput(tag, stamped)
+            yield from self._flush(gathered)
 
     def finish_bundle(self) -> Iterator[Any]:
-        if self._gathered is None:
-            return
-        time = self._gathered.time
-        for tag, value in self._flush(self._gathered):
-            stamped = WindowedValue(value, time, (GlobalWindow(),))
-            yield stamped if tag is None else beam.pvalue.TaggedOutput(tag, stamped)
+        if self._gathered is not None:
+            yield from self._flush(self._gathered)
 
-    def _flush(self, gathered: Gathered) -> Iterator[tuple[str | None, Any]]:
+    def _flush(self, gathered: Gathered) -> Iterator[Any]:
         if self._messages:
             gathered.add_messages(self._messages)
         self._messages, self._gathered = [], None
-        return gathered.outputs()
+        for tag, value in gathered.outputs():
+            stamped = WindowedValue(value, gathered.time, (GlobalWindow(),))
+            yield stamped if tag is None else beam.pvalue.TaggedOutput(tag, stamped)

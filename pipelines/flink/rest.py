@@ -97,8 +97,7 @@ class JobManager:
 
 
 def _job(said: dict[str, Any]) -> JobStatus:
-    tasks = said["tasks"]
-    began = said["start-time"]
+    tasks, began = said["tasks"], said["start-time"]
     return JobStatus(
         said["jid"], said["name"], said["state"], tasks["running"], tasks["total"], began
     )

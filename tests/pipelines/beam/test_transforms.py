@@ -201,10 +201,8 @@ def stepwise(messages: Sequence[Sent], behind: int, last: Sent) -> beam.PTransfo
 
 def more(found: Outcome, wanted: Outcome) -> dict[str, int]:
     """Return the reports by what became of them, of those that one has beside the other's."""
-    differences = {
-        fate: found.fates.get(fate, 0) - wanted.fates.get(fate, 0)
-        for fate in found.fates.keys() | wanted.fates.keys()
-    }
+    differences = Counter(found.fates)
+    differences.subtract(wanted.fates)
     return {fate: n for fate, n in differences.items() if n}
 
 
@@ -258,9 +256,15 @@ def test_a_grouping_that_changes_append_times_shows(tmp_path):
     assert found.fates["future"] == len(messages)
 
 
-def test_a_message_without_a_time_is_an_error(tmp_path):
-    with pytest.raises(Exception, match="timestamp"):
-        outcome(tmp_path, beam.Create([b"a message"]))
+@pytest.mark.parametrize(
+    ("element", "said"),
+    [(b"secret", "has no timestamp"), ("secret", "; got str: "), (None, "; got NoneType: ")],
+)
+def test_an_element_against_the_contract_is_an_error_without_its_content(tmp_path, element, said):
+    source = beam.Create([element]) | beam.Map(lambda each: each).with_output_types(Any)
+    with pytest.raises(ParameterError, match=said) as raised:
+        outcome(tmp_path, source)
+    assert "secret" not in str(raised.value)
 
 
 def test_messages_with_their_keys_are_refused_when_the_pipeline_is_made(tmp_path):
@@ -270,8 +274,6 @@ def test_messages_with_their_keys_are_refused_when_the_pipeline_is_made(tmp_path
 
 
 def test_a_job_has_a_name(tmp_path):
-    with (
-        pytest.raises(ParameterError, match="give --sotto_job"),
-        beam.Pipeline(FNAPI, options=SottoOptions([])) as p,
-    ):
-        p | create([]) | AggregateReports(FixedPlans.of(small_plans()))
+    plans = FixedPlans.of(small_plans())
+    with pytest.raises(ParameterError, match="give --sotto_job"):
+        beam.Pipeline(FNAPI, SottoOptions([])) | create([]) | AggregateReports(plans)
