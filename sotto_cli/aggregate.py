@@ -46,8 +46,8 @@ also behind --, and so another runner is chosen:
 More is in docs/guides/beam.md; what is in quarantine, and how it is counted after all, in
 docs/operate/operations.md.
 
-Results are committed before they are published: where the topic cannot be reached, that is an
-error, and the next run tries again.
+Results are committed before they are published: where the database or the topic cannot be reached,
+also at the first run, that is an error, and the next run tries again.
 
 An interrupt (or SIGTERM) ends the command after the run that is under way, a second one at
 once; neither loses anything.
@@ -153,7 +153,8 @@ def run(args: argparse.Namespace) -> int:
             print("\n".join(result.lines()), flush=True)
         if result.unpublished:
             text = f"generation {result.generation} is committed, but not published: "
-            options.error(text + result.unpublished + "; trying again" * args.follow)
+            again = "trying again" if args.follow else "the next run tries again"
+            options.error(f"{text}{result.unpublished}; {again}")
         return result
 
     with options.stopping() as stopped:

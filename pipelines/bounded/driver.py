@@ -72,7 +72,7 @@ class Driver:
     ``publish``: publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
     :meth:`pipelines.storage.directory.StateDirectory.open`.
 
-    ``counts_on``: whether to count where the database is away, once anything is committed.
+    ``counts_on``: whether to count where the database is away.
 
     ``manifest``: what is committed. ``unprojected``, ``unpublished``: why it could not be
     projected or published, if so; then that is not tried again.
@@ -237,7 +237,7 @@ class Driver:
         try:
             self._bring_forward()
         except SinkError as error:
-            if not self._counts_on or self.manifest.generation == 0:
+            if not self._counts_on:
                 raise
             self.unprojected = str(error)
 
