@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         where, job = "", ServedJob(result)
         if flink is not None:
             where = ", which Flink does not list yet"
-            if flink.wait_until_known(folder.job()):
+            if flink.wait_until_known(folder.job(), options.say):
                 where, job = f", {flink.page}", flink
         print(f"submitted: job {folder.job()}{where}", flush=True)
     return ExitStatus.DONE if args.detach else _wait(job, folder, watched)

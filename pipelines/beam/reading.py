@@ -14,6 +14,7 @@ import math
 import mmap
 import time
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -306,15 +307,13 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
         """Read nothing more when the engine drains the pipeline."""
 
     def _bounds(self, name: str) -> tuple[int, int]:
-        held = self._held.get(name)
-        partition = held.partition if held else self._source.partition(name)
-        try:
-            first, end = partition.bounds()
-        finally:
-            if held is None:
-                partition.close()
-        self._ends.note(name, end)
-        return first, end
+        if held := self._held.get(name):
+            bounds = held.partition.bounds()
+        else:
+            with closing(self._source.partition(name)) as partition:
+                bounds = partition.bounds()
+        self._ends.note(name, bounds[1])
+        return bounds
 
     def setup(self) -> None:
         self._outage = Outage()
@@ -428,11 +427,8 @@ class ListRanges(beam.DoFn):
 
     def process(self, element: bytes) -> Iterator[tuple[str, int, int]]:
         for name in self._source.names():
-            partition = self._source.partition(name)
-            try:
+            with closing(self._source.partition(name)) as partition:
                 first, end = partition.bounds()
-            finally:
-                partition.close()
             yield name, first, max(first, end)
 
 
@@ -447,9 +443,6 @@ class ReadRanges(beam.DoFn):
     def process(self, element: tuple[str, int, int]) -> Iterator[MessageBlock]:
         name, start, end = element
         trusted = trusted_until(now_ms(), self._plans.registry())
-        partition = self._source.partition(name)
-        try:
+        with closing(self._source.partition(name)) as partition:
             for block in partition.blocks(start, end, EARLIEST, trusted):
                 yield MessageBlock(name, block, self._source.requeued)
-        finally:
-            partition.close()

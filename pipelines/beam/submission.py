@@ -8,7 +8,6 @@ later, so that all of them must reach the folder under the same path.
 from __future__ import annotations
 
 import fcntl
-import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -131,8 +130,7 @@ class JobFolder:
         """Return the name of the job that is submitted; note it, and its plans, first."""
         job = secrets.token_hex(8) if before is None or anew else before
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
+        with open(self.path / "LOCK", "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.job() != before:
                 raise AggregationError(
@@ -143,8 +141,6 @@ class JobFolder:
                 # All of these are there from the first.
                 keep_since(self.path / "plans", {})
             files.replace(self._file, dump_document({"format": FORMAT, "name": job}))
-        finally:
-            os.close(lock)
         return job
 
     def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +26,8 @@ _LOST = re.compile(
 
 #: How long the job server may take to turn a pipeline into a job, in seconds.
 _KNOWN_SECONDS = 120.0
+#: After so many of these it is said what is waited for.
+_SILENT_SECONDS = 10.0
 _POLL_SECONDS = 0.5
 
 
@@ -92,14 +94,23 @@ class FlinkJob:
         self._id = None if found is None else found.id
         return found is not None and found.state not in ENDED
 
-    def wait_until_known(self, job: str | None) -> bool:
-        """Return whether it is found soon after the job server has taken it."""
-        deadline = time.monotonic() + _KNOWN_SECONDS
-        while time.monotonic() < deadline:
+    def wait_until_known(self, job: str | None, say: Callable[[str], None]) -> bool:
+        """Return whether it is found soon after the job server has taken it.
+
+        ``say``: called once with what is waited for, if that takes long.
+        """
+        began, said = time.monotonic(), False
+        while (waited := time.monotonic() - began) < _KNOWN_SECONDS:
+            why = f"{self._manager.url} does not list the job yet"
             # The job is submitted, whether or not Flink answers now.
-            with suppress(FlinkError):
+            try:
                 if self.find(job):
                     return True
+            except FlinkError as error:
+                why = str(error)
+            if waited >= _SILENT_SECONDS and not said:
+                say(f"submitted; waiting for Flink, for up to {_KNOWN_SECONDS:.0f} s: {why}")
+                said = True
             time.sleep(_POLL_SECONDS)
         return False
 

@@ -126,11 +126,8 @@ def outcome(folder: Path, source: beam.PTransform, runner: str = FNAPI) -> Outco
     """Return what a pipeline over a source leaves in its sinks."""
     run(folder, source, runner)
     documents, rejects = Folder(folder / "documents"), Folder(folder / "rejects")
-    newest = {}
-    for key, content in documents.lines():
-        document = parse(key, content)
-        if key not in newest or newest[key].revision < document.revision:
-            newest[key] = document
+    said = sorted((parse(*each) for each in documents.lines()), key=lambda each: each.revision)
+    newest = {each.key: each for each in said}
     found = [reject for (line,) in rejects.lines() for reject in quarantine.unpack(line)]
     return streamed(newest.values(), found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,9 +75,11 @@ def test_the_newest_job_of_a_name_is_found_unless_it_has_ended(flink):
 
 def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink, monkeypatch):
     flink.begin("sotto-a", "one")
-    flink.away = True
+    flink.away, said = True, list[str]()
     monkeypatch.setattr("time.sleep", lambda _: setattr(flink, "away", False))
-    assert FlinkJob("http://flink:8081/").wait_until_known("a")
+    monkeypatch.setattr("time.monotonic", count(0, 10).__next__)
+    assert FlinkJob("http://flink:8081/").wait_until_known("a", said.append)
+    assert said == ["submitted; waiting for Flink, for up to 120 s: no job manager answers"]
 
 
 @pytest.mark.parametrize(
