@@ -31,6 +31,8 @@ def read_yaml(path: Path, kind: type[T], empty: object) -> T:
         found = yaml.safe_load(path.read_text("utf-8"))
         document = empty if found is None else found
         return TypeAdapter(kind).validate_python(document, context={"folder": path.parent})
+    except IsADirectoryError:
+        raise ParameterError(f"{path} must be a file of YAML; got a folder: name a file") from None
     except yaml.YAMLError as error:
         raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
     except UnicodeDecodeError:

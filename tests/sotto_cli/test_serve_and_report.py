@@ -16,6 +16,7 @@ from sotto_cli import main
         (["serve", "--state", "s", "--plan", "p.json"], "--plan is for a database without --state"),
         (["serve", "--state", "s", "--public", "--token-file", "t"], "leave out --token-file"),
         (["serve", "--state", "s", "--listen", "0.0.0.0"], "give --behind-proxy"),
+        (["serve", "--state", "s", "--boards", "."], ". must be a file of YAML; got a folder"),
         (["serve", "--database", "none://x"], "the database cannot be used"),
         (["report", "--out", "x", "--database", "r.db"], "a URL, such as sqlite:///results.db"),
         (["report", "--state", "s"], "--out"),
