@@ -63,10 +63,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _pin() -> int:
     with tempfile.TemporaryDirectory() as temporary:
-        flink, job_server = Path(temporary) / "flink", Path(temporary) / "jobserver"
-        fetch(flink)
-        fetch_job_server(job_server)
-        for source, folder in ((SOURCE, flink), (JOB_SERVER, job_server)):
+        for source, fetch_into in ((SOURCE, fetch), (JOB_SERVER, fetch_job_server)):
+            folder = Path(temporary, source.name)
+            fetch_into(folder)
             (source / "jars.sha256").write_text(jars.pins(folder), encoding="ascii")
     return 0
 

@@ -2,7 +2,8 @@
 
 Flink restarts a job whose task manager or worker ended. A job whose job manager was started again
 is forgotten there: this submits it then from the newest checkpoint or savepoint that it has left.
-While the job runs ``sotto stream`` waits for it, and keeps the plans that come.
+While the job runs ``sotto stream`` waits for it, and keeps the plans that come; beside it ``sotto
+retain`` removes checkpoints of jobs that have ended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from deploy.images.node import MANAGER, REST, SHARED
 from pipelines.flink.rest import ENDED, FlinkError, JobManager
@@ -20,6 +23,8 @@ from sotto_cli import main as sotto
 
 #: How often the job is looked at, in seconds.
 EVERY = 10.0
+#: How often checkpoints of jobs that have ended are removed, in seconds.
+SWEEP_EVERY = 3600.0
 
 
 def newest(shared: Path) -> Path | None:
@@ -51,23 +56,30 @@ def look(
     return run(["stream", *given, *([f"--savepoint_path={left}"] if left else [])])
 
 
+def sweep(shared: Path, manager: JobManager, run: Callable[[Sequence[str]], int] = sotto) -> None:
+    """Remove, once an hour, checkpoints of jobs that ended long ago: pseudonyms are in them.
+
+    Parameters as of :func:`look`.
+    """
+    while True:
+        time.sleep(SWEEP_EVERY)
+        run(["retain", f"--checkpoints={shared / 'checkpoints'}", f"--flink={manager.url}"])
+
+
 def main() -> int:
     """Look after the job until told to stop."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     manager = JobManager(f"http://{MANAGER}:{REST}")
-    try:
-        while True:
-            status = look(sys.argv[1:], SHARED, manager)
+    Thread(target=sweep, args=(SHARED, manager), daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        while (status := look(sys.argv[1:], SHARED, manager)) != ExitStatus.INTERRUPTED:
             if status == ExitStatus.FAILED:
                 return status
-            if status == ExitStatus.INTERRUPTED:
-                return 0
             while status == ExitStatus.LOST:
                 # It was said why; to submit the job again would come to the same.
                 signal.pause()
             time.sleep(EVERY)
-    except KeyboardInterrupt:
-        return 0
+    return 0
 
 
 if __name__ == "__main__":

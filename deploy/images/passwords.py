@@ -29,22 +29,23 @@ def make(folder: Path = FOLDER) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _make_keys(folder / "keys")
-    database = folder / "postgres.env"
-    if not database.exists():
-        _write(database, {"POSTGRES_PASSWORD": secrets.token_urlsafe(24)})
+    _make_password(folder / "postgres.env", "POSTGRES_PASSWORD")
     # Who asks the database has the same password under the name that its library reads.
-    password = database.read_text("ascii").partition("=")[2].strip()
+    password = (folder / "postgres.env").read_text("ascii").partition("=")[2].strip()
     _write(folder / "client.env", {"PGPASSWORD": password})
     # Grafana reads results as a role that can change nothing.
-    if not (folder / "reader.env").exists():
-        _write(folder / "reader.env", {"SOTTO_READER_PASSWORD": secrets.token_urlsafe(24)})
-    if not (folder / "grafana.env").exists():
-        _write(folder / "grafana.env", {"GF_SECURITY_ADMIN_PASSWORD": secrets.token_urlsafe(24)})
+    _make_password(folder / "reader.env", "SOTTO_READER_PASSWORD")
+    _make_password(folder / "grafana.env", "GF_SECURITY_ADMIN_PASSWORD")
     token = folder / "token"
     if not token.exists():
         token.write_text(f"{secrets.token_urlsafe(24)}\n", encoding="ascii")
         # Mounted as a file, which the container's user reads.
         token.chmod(0o644)
+
+
+def _make_password(path: Path, variable: str) -> None:
+    if not path.exists():
+        _write(path, {variable: secrets.token_urlsafe(24)})
 
 
 def _make_keys(folder: Path) -> None:

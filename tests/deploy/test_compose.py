@@ -46,9 +46,8 @@ def resolved(value: Any) -> Any:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) if isinstance(value, str) else value
 
 
-COMPOSE: dict[str, Any] = resolved(
-    yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-)
+TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = resolved(yaml.safe_load(TEXT))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 
@@ -94,9 +93,8 @@ def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def test_the_file_is_as_compose_wants_it() -> None:
-    document = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     schema = get_builtin_schema("vendor.compose-spec")
-    jsonschema.Draft202012Validator(schema).validate(document)
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(TEXT))
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -204,25 +202,20 @@ def test_no_secret_is_in_the_file() -> None:
     for service in SERVICES.values():
         for variable in service.get("environment", {}):
             assert not re.search("PASSWORD|SECRET|TOKEN", variable)
-    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    assert not re.search(r"://\w+:[^/\s]*@", text)
+    assert not re.search(r"://\w+:[^/\s]*@", TEXT)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_ports_are_this_machine_s_alone_and_are_documented(profile: str) -> None:
     document = (ROOT / "docs" / "operate" / "compose.md").read_text(encoding="utf-8")
-    published = [
-        (name, port)
-        for name, service in of_profile(profile).items()
-        for port in service.get("ports", [])
-    ]
     taken = []
-    for name, port in published:
-        address, outer, inner = port.split(":")
-        assert address == "127.0.0.1", name
-        assert outer == inner
-        assert f"127.0.0.1:{outer}" in document
-        taken.append(outer)
+    for name, service in of_profile(profile).items():
+        for port in service.get("ports", []):
+            address, outer, inner = port.split(":")
+            assert address == "127.0.0.1", name
+            assert outer == inner
+            assert f"127.0.0.1:{outer}" in document
+            taken.append(outer)
     assert len(set(taken)) == len(taken)
     assert {"9092", "9469", "8480", "9090", "3000", "5432"} <= set(taken)
 
@@ -256,13 +249,9 @@ def test_versions_are_those_of_the_scripts() -> None:
     images = {name: service["image"].rpartition(":")[::2] for name, service in SERVICES.items()}
     assert all(version not in ("", "latest") for _, version in images.values())
     pom = ElementTree.parse(ROOT / "deploy" / "kafka" / "pom.xml")
-    names = {"m": "http://maven.apache.org/POM/4.0.0"}
     kafka = {
-        one.findtext("artifactId") or one.findtext("m:artifactId", namespaces=names): (
-            one.findtext("version") or one.findtext("m:version", namespaces=names)
-        )
-        for one in pom.iter()
-        if one.tag.endswith("dependency")
+        each.findtext("{*}artifactId"): each.findtext("{*}version")
+        for each in pom.iterfind(".//{*}dependency")
     }
     assert images["kafka"] == ("apache/kafka", kafka["kafka_2.13"])
     assert {images[name][1] for name in OURS} == {__version__}
@@ -305,11 +294,9 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     for name in ("stream", *READERS, "aggregate"):
         assert parsed(name).topic == [topic], name
     assert parsed("sink").topic == f"{made.name}-estimates"
-    databases = {parsed(n).database for n in ("sink", "aggregate", *READERS)}
-    (database,) = databases
-    user = SERVICES["postgres"]["environment"]["POSTGRES_USER"]
-    name = SERVICES["postgres"]["environment"]["POSTGRES_DB"]
-    assert database == f"postgresql+psycopg://{user}@postgres/{name}"
+    said = SERVICES["postgres"]["environment"]
+    url = f"postgresql+psycopg://{said['POSTGRES_USER']}@postgres/{said['POSTGRES_DB']}"
+    assert {parsed(n).database for n in ("sink", "aggregate", *READERS)} == {url}
     plan = made.plan
     assert plan[0].parent == parsed("stream").plans == parsed("aggregate").plans
     assert plan == parsed("exporter").plan == parsed("serve").plan

@@ -18,7 +18,8 @@ from deploy import jars
 from deploy.flink import settings
 from deploy.flink.cluster import LocalFlink, Ports
 from deploy.images import job, node
-from pipelines.flink.rest import FlinkError, JobStatus
+from pipelines.flink.rest import FlinkError, JobManager, JobStatus
+from sotto_cli import _parsed
 
 ADDRESSES = {
     "jobmanager.rpc.address",
@@ -123,6 +124,21 @@ def test_a_job_is_submitted_once_and_again_when_flink_has_forgotten_it(tmp_path:
     # One that is not complete yet.
     (tmp_path / "checkpoints/b/chk-4").mkdir()
     assert looked(tmp_path, manager(["FAILED"])) == again
+
+
+def test_checkpoints_of_ended_jobs_are_removed_once_an_hour(monkeypatch: Any) -> None:
+    waited, given = list[float](), []
+
+    def run(words: Sequence[str]) -> int:
+        given.append(_parsed(words))
+        return 2 if len(given) == 1 else sys.exit()
+
+    monkeypatch.setattr("time.sleep", waited.append)
+    with pytest.raises(SystemExit):
+        job.sweep(node.SHARED, JobManager("http://jobmanager:8081"), run)
+    assert waited == [3600, 3600]
+    folder = node.configuration("10.0.0.7", 2)["state.checkpoints.dir"]
+    assert (given[1].checkpoints.as_uri(), given[1].flink) == (folder, "http://jobmanager:8081")
 
 
 def test_a_submission_that_fails_is_told(tmp_path: Path) -> None:
