@@ -34,13 +34,7 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
     now = time.monotonic()
     if now - _last_logged.get(cause, -math.inf) >= quiet:
         _last_logged[cause] = now
-        # None too where another thread is just importing it.
-        logger = getattr(sys.modules.get("logging"), "getLogger", None)
-        if logger is not None:
-            logger(_NAME).warning(text, *details)
-        elif sys.stderr is not None:
-            with suppress(OSError, ValueError):
-                sys.stderr.write((text % details if details else text) + "\n")
+        _log("warning", text, details)
 
 
 def debug(text: str, *details: object) -> None:
@@ -48,24 +42,33 @@ def debug(text: str, *details: object) -> None:
 
     An app that configures no logging sees it on its standard error if it asked for it.
     """
-    _log("debug", text, *details)
+    if wanted("debug"):
+        _log("debug", text, details)
 
 
 def info_once(text: str) -> None:
     """Log what an app should know and need not mend, once in a process; as :func:`debug`."""
     if text not in _last_logged and wanted("info"):
         _last_logged[text] = time.monotonic()
-        _log("info", text)
+        _log("info", text, ())
 
 
-def _log(level: str, text: str, *details: object) -> None:
-    if wanted(level):
-        logger = sys.modules["logging"].getLogger(_NAME)
-        if _printing and not logger.hasHandlers() and sys.stderr is not None:
-            with suppress(OSError, ValueError):
-                sys.stderr.write(f"{_NAME}: {text % details}\n")
-        else:
+def _log(level: str, text: str, details: tuple[object, ...]) -> None:
+    """Hand a line to the logger or, if there is none, to standard error.
+
+    An error of the app's handlers and filters is dropped, since no log stops an app; an interrupt
+    is not.
+    """
+    printed = _printing and level != "warning"
+    # None too where another thread is just importing it.
+    get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+    with suppress(Exception):
+        logger = get_logger and get_logger(_NAME)
+        if logger is not None and (logger.hasHandlers() or not printed):
             logger.log(LEVELS[level], text, *details)
+        elif sys.stderr is not None:
+            said = text % details if details else text
+            sys.stderr.write(f"{_NAME}: {said}\n" if printed else f"{said}\n")
 
 
 def wanted(level: str) -> bool:

@@ -74,6 +74,7 @@ assert "logging" {there} sys.modules
     [
         ("", "not in", "10 % of all\nno more than 10 %\n"),
         ("import logging", "in", "10 % of all\nno more than 10 %\n"),
+        ("import logging; logging.lastResort.emit = None", "in", ""),
         ("diagnostics.set_level('error')", "in", ""),
         ("sys.stderr = None", "not in", ""),
         ("sys.stderr.close()", "not in", ""),
