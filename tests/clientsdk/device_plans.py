@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
-from clientsdk import MemoryPublisher
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
@@ -106,6 +106,17 @@ def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return compiled(text.encode())
+
+
+def threadless(given: Any, **options: Any) -> Client:
+    """A client that draws from the operating system, in memory unless changed."""
+    options = {
+        "state": NO_LIFETIME_BOUND,
+        "publisher": MemoryPublisher(),
+        "clock": FakeClock(START),
+        **options,
+    }
+    return Client(given, background=False, **options)
 
 
 def reporter(publisher, *metrics, **changes):

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, START, metric, plan
+from device_plans import DAY, START, metric, plan, threadless
 from scripts import KILLS, run
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
@@ -261,13 +261,8 @@ def no_randomness(monkeypatch):
 def real_device(path, clock):
     """A device that draws from the operating system, with a value recorded."""
     state = NO_LIFETIME_BOUND if path is None else path
-    client = Client(
-        plan(metric("colour", "every", 9, ladder=[(500_000, 0)])),
-        state=state,
-        publisher=MemoryPublisher(),
-        clock=clock,
-        background=False,
-    )
+    document = plan(metric("colour", "every", 9, ladder=[(500_000, 0)]))
+    client = threadless(document, state=state, clock=clock)
     client.give_consent()
     client.record("colour", "a")
     return client

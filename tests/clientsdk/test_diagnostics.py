@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import count, cycle, dropwhile
 
 import pytest
-from device_plans import CONSTANT, START, WEEK, items, metric, number, plan, string
+from device_plans import CONSTANT, START, WEEK, items, metric, number, plan, string, threadless
 from scripts import ROOT
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Settings, draws
@@ -292,9 +292,7 @@ def test_without_randomness_values_are_refused_and_cost_nothing(
     tmp_path, caplog, state, name, value, before
 ):
     path = NO_LIFETIME_BOUND if state is None else tmp_path / state
-    with Client(
-        PLAN, state=path, publisher=MemoryPublisher(), clock=FakeClock(START), background=False
-    ) as client:
+    with threadless(PLAN, state=path) as client:
         client.give_consent()
         for _ in range(before):
             assert client.record(name, ORDINARY.get(name, "w1")) is Outcome.ACCEPTED
@@ -314,9 +312,7 @@ def test_without_randomness_values_are_refused_and_cost_nothing(
 
 def test_without_randomness_a_count_is_kept_until_it_can_be_drawn_from():
     clock, publisher = FakeClock(START), MemoryPublisher()
-    with Client(
-        PLAN, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, background=False
-    ) as client:
+    with threadless(PLAN, publisher=publisher, clock=clock) as client:
         client.give_consent()
         assert client.record("app", "w1") is Outcome.ACCEPTED
         clock.now = START + 2 * WEEK

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from device_plans import DAY, HOUR, START, metric, plan
+from device_plans import DAY, HOUR, START, VAST, metric, plan, threadless
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, draws
 from clientsdk.store import store
@@ -74,7 +74,7 @@ def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment)
 
 
 def test_events_are_truncated_and_due_after_a_step_with_jitter():
-    client = device(metric("colour", "every", 200), plan={"ceilings": _vast()})
+    client = device(metric("colour", "every", 200), plan={"ceilings": VAST})
     client.clock.now = START + 5 * HOUR + 123
     for _ in range(200):
         client.record("colour", "a")
@@ -83,10 +83,6 @@ def test_events_are_truncated_and_due_after_a_step_with_jitter():
     jitters = [chain.due - (START + 5 * HOUR) - HOUR for chain in chains]
     assert 0 <= min(jitters) < HOUR / 20
     assert HOUR * 19 / 20 < max(jitters) < HOUR
-
-
-def _vast():
-    return {"period": 10**12, "lifetime": 10**12}
 
 
 def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
@@ -119,13 +115,8 @@ def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_pa
     system = os.urandom
     for module in (draws, os):
         monkeypatch.setattr(module, "urandom", lambda size: asked.append(size) or system(size))
-    client = Client(
-        plan(metric("colour", "every", 9), ceilings={"period": 10**9, "lifetime": 10**9}),
-        state=tmp_path / "device.db",
-        publisher=MemoryPublisher(),
-        clock=FakeClock(START),
-        background=False,
-    )
+    document = plan(metric("colour", "every", 9), ceilings=VAST)
+    client = threadless(document, state=tmp_path / "device.db")
     client.give_consent()
     assert client.record("colour", "a") is Outcome.ACCEPTED
     client._store.database.connection.set_trace_callback(lambda text: seen.append(text.split()[:3]))

@@ -433,20 +433,9 @@ def test_a_child_of_a_fork_is_switched_off_like_its_parent(tmp_path):
 # To keep no state file is a choice that an app has to name.
 
 
-def stateless(state, **options):
-    return Client(
-        plan(metric("colour")),
-        state=state,
-        publisher=MemoryPublisher(),
-        clock=FakeClock(START),
-        background=False,
-        **options,
-    )
-
-
 def test_named_it_is_warned_of_once_a_process(caplog):
     for _ in range(3):
-        with stateless(NO_LIFETIME_BOUND) as client:
+        with client_of() as client:
             client.give_consent()
             assert client.record("colour", "a") is Outcome.ACCEPTED
     (warning,) = caplog.records
@@ -455,8 +444,8 @@ def test_named_it_is_warned_of_once_a_process(caplog):
 
 def test_no_warning_where_there_is_nothing_to_lose(caplog, tmp_path):
     """With a file, switched off, and in tests of apps."""
-    stateless(tmp_path / "device.db").close()
-    stateless(NO_LIFETIME_BOUND, settings=Settings(disabled=True)).close()
+    client_of(state=tmp_path / "device.db").close()
+    client_of(settings=Settings(disabled=True)).close()
     SeededClient(plan(), seed=1).close()
     assert caplog.records == []
 

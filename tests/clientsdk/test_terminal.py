@@ -8,10 +8,9 @@ import os
 import sys
 
 import pytest
-from device_plans import START, metric, plan
+from device_plans import metric, plan, threadless
 
-from clientsdk import Client, MemoryPublisher, Outcome, Settings, TelemetryAction, ask, telemetry
-from clientsdk.testing import FakeClock
+from clientsdk import Client, Outcome, Settings, TelemetryAction, ask, telemetry
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 
@@ -50,14 +49,7 @@ def tool(tmp_path, monkeypatch):
 
 
 def client_of(state, document=PLAN, **options) -> Client:
-    return Client(
-        CompiledPlan.from_json(document.to_json()),
-        state=state,
-        publisher=MemoryPublisher(),
-        clock=FakeClock(START),
-        background=False,
-        **options,
-    )
+    return threadless(CompiledPlan.from_json(document.to_json()), state=state, **options)
 
 
 @pytest.mark.parametrize("typed", ["y\n", "Yes\n", " YES"])

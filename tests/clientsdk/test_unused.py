@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from device_plans import DAY, START, metric, plan
+from device_plans import DAY, START, metric, plan, threadless
 
 from clientsdk import Client, MemoryPublisher, Outcome, client, disabled
 from clientsdk.store import idle, rollback_guard
-from clientsdk.testing import FakeClock
 from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError, ValueTypeError
 from sotto.plan.compiled import Ceilings
 
@@ -18,14 +17,7 @@ PLAN = plan(metric("colour", "every", 4), segments=[{"name": "os", "values": ["l
 
 
 def client_of(path, document=None, **options):
-    return Client(
-        document or PLAN.to_json(),
-        state=path,
-        publisher=MemoryPublisher(),
-        clock=FakeClock(START),
-        background=False,
-        **options,
-    )
+    return threadless(document or PLAN.to_json(), state=path, **options)
 
 
 def test_what_is_asked_of_it_makes_no_file(tmp_path):

@@ -18,13 +18,10 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
-from device_plans import DAY, START, WEEK
+from device_plans import DAY, START, WEEK, threadless
 from plan_texts import plan_head
 
 from clientsdk import (
-    NO_LIFETIME_BOUND,
-    Client,
-    MemoryPublisher,
     Outcome,
     Settings,
     decisions,
@@ -394,13 +391,7 @@ def test_nor_do_outcomes_where_the_system_stops_to_give_randomness(monkeypatch, 
 
     Some need more for one value than for another, or for one output than for another.
     """
-    here = Client(
-        _many_levels(each),
-        state=NO_LIFETIME_BOUND,
-        publisher=MemoryPublisher(),
-        clock=FakeClock(START + DAY),
-        background=False,
-    )
+    here = threadless(_many_levels(each), clock=FakeClock(START + DAY))
     here.give_consent()
     real, calls = os.urandom, itertools.count(1)
 
