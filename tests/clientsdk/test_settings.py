@@ -26,6 +26,7 @@ from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
 from sotto.plan.compiled import Ceilings
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/guides/sdk.md").read_text("utf-8")
 GOOD = {
     "SOTTO_DISABLED": ("off", {"disabled": False}),
     "SOTTO_DISABLE": ("yes", {"disabled": True}),
@@ -89,8 +90,16 @@ def _nothing_goes_on():
 
 def test_every_variable_is_tried_here_and_documented():
     assert GOOD.keys() == BAD.keys() == VARIABLES.keys()
-    table = (ROOT / "docs/guides/sdk.md").read_text("utf-8")
-    assert set(re.findall(r"(?:^\| |, or )`(SOTTO_\w+)`", table, re.MULTILINE)) == VARIABLES.keys()
+    assert {*re.findall(r"(?:^\| |, or )`(SOTTO_\w+)`", PAGE, re.MULTILINE)} == VARIABLES.keys()
+    more = (ROOT / "docs/guides/opentelemetry.md").read_text("utf-8")
+    assert {*re.findall(r"^\| `(SOTTO_\w+)`", more, re.MULTILINE)} == {*PLACES, CONSENT}
+
+
+def test_every_outcome_is_documented():
+    """``invalid`` too, in another table of the page: only a lenient client answers so."""
+    rows = re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.MULTILINE)
+    assert sorted(rows) == sorted({*Outcome} - {Outcome.INVALID})
+    assert re.search(r"^\| .*the outcome is `invalid`", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", GOOD)
