@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics
@@ -264,14 +264,9 @@ class ConsentKeeper:
         if known and recovery.is_of_another(path, self._plan):
             raise PlanError("this device's store is pinned to another collector or period")
         if known and groups is not None and _exists(path):
-            with suppress(StoreError, OSError):
-                store = self._opened(path)
-                try:
-                    self._write_group_withdrawal(store, groups)
-                    return store.finish_erasure()
-                finally:
-                    with suppress(StoreError):
-                        store.close()
+            with suppress(StoreError, OSError), self._opened(path) as store:
+                self._write_group_withdrawal(store, groups)
+                return store.finish_erasure()
         noted = False
         if _exists(path) or _exists(path + rollback_guard.SUFFIX):
             with suppress(StoreError):
@@ -286,24 +281,26 @@ class ConsentKeeper:
                 raise StoreError("the withdrawal could not be noted beside the device's store")
             return False
         try:
-            store = self._opened(path)
-            try:
+            with self._opened(path) as store:
                 with suppress(GuardError), store.transaction(DURABLE) as connection:
                     store.set_consent(connection, Consent.WITHDRAWN)
                 return store.finish_erasure()
-            finally:
-                # The interrupted call may still hold it, until the interrupt has gone through.
-                with suppress(StoreError):
-                    store.close()
         except (StoreError, OSError) as error:
             # The second where the operating system gives no randomness.
             if noted:
                 return False
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
-    def _opened(self, path: str) -> Store:
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[Store]:
         given, now = self._opening, self._now_if_known
-        return recovery.open_store(path, given.plan, given.ceilings, now, given.source)
+        store = recovery.open_store(path, given.plan, given.ceilings, now, given.source)
+        try:
+            yield store
+        finally:
+            # The interrupted call may still hold it, until the interrupt has gone through.
+            with suppress(StoreError):
+                store.close()
 
     def finish_withdrawal(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""

@@ -113,6 +113,8 @@ class Decisions:
         self._counter = counter
         self._turn_of: tuple[Panel, int, int] | None = None
         self._turn = False
+        #: By tally of a metric that was over its budget: whether it is over the lifetime's.
+        self.spent: dict[str, bool] = {}
         self.terms = made_once(plan, terms_of)
 
     def ignore_panels(self) -> None:
@@ -208,7 +210,7 @@ class Decisions:
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
         if not self._affordable(terms.cost, terms.cost):
-            return self._refuse(terms, Outcome.OVER_BUDGET)
+            return self._over_budget(terms, terms.cost)
         return seen
 
     def _sample(self, connection: Connection, terms: RecordingTerms) -> Outcome | ReservoirEntry:
@@ -224,7 +226,7 @@ class Decisions:
         reserved = max(held, terms.cost)
         if kept and not self._affordable(reserved - held, reserved - held):
             # A later value that displaces nothing, or costs nothing more, is affordable.
-            return self._refuse(terms, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
+            return self._over_budget(terms, reserved - held) if seen == 1 else Outcome.OVER_BUDGET
         return ReservoirEntry(seen, kept, held, reserved)
 
     def _repeat(self, connection: Connection, terms: RecordingTerms) -> Outcome | Repetition:
@@ -236,7 +238,7 @@ class Decisions:
         response = permanent.response(connection, binding)
         once = 0 if response else metric.permanent
         if not self._affordable(terms.cost, once):
-            return self._refuse(terms, Outcome.OVER_BUDGET)
+            return self._over_budget(terms, once)
         return Repetition(seen, binding, response, once)
 
     def _count(self, connection: Connection, terms: RecordingTerms) -> Outcome | Occurrence:
@@ -252,14 +254,14 @@ class Decisions:
         held = claim.cost if claim else 0
         reserved = max(held, terms.cost)
         if not self._affordable(reserved - held, reserved - held):
-            return self._refuse(terms, Outcome.OVER_BUDGET)
+            return self._over_budget(terms, reserved - held)
         return Occurrence(None, begun + 1, held, reserved)
 
     def _measure(self, connection: Connection, terms: RecordingTerms) -> Outcome | Measurement:
         store, metric, tally = self._store, terms.metric, terms.tally
         if not self._is_reserved(terms):
             if not self._affordable(terms.cost, terms.cost):
-                return self._refuse(terms, Outcome.OVER_BUDGET)
+                return self._over_budget(terms, terms.cost)
             return Measurement(begun=False)
         # Nothing is added to the measure of another version, or after a withdrawal.
         found = measures.began(connection, tally)
@@ -276,6 +278,12 @@ class Decisions:
     def _affordable(self, cost: int, lifetime: int) -> bool:
         store = self._store
         return store.accounts.allow(store.ceilings, store.own, cost, lifetime)
+
+    def _over_budget(self, terms: RecordingTerms, lifetime: int) -> Outcome:
+        """Refuse what costs the lifetime so much, and note whether that is what it has not left."""
+        store = self._store
+        self.spent[terms.tally] = not store.accounts.lasts(store.ceilings, store.own, lifetime)
+        return self._refuse(terms, Outcome.OVER_BUDGET)
 
     def _refuse(self, terms: RecordingTerms, outcome: Outcome) -> Outcome:
         """Remember that the outcome is the same while the store is in this period."""

@@ -37,11 +37,16 @@ from sotto.plan.segments import cell_of
 #: As names of a module they are found sooner, in every recording, than as those of an Enum.
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
+OVER_BUDGET = Outcome.OVER_BUDGET
 #: Segments of a single recording, where they are not those of the device (:mod:`clientsdk.otel`).
 MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", default=None)
 #: With these nothing of the device is kept.
 _NOTHING_KEPT = (NO_CONSENT, EXPIRED, STORE_FULL)
 _DAYS_OF_USE = Measure("days", APP)
+_SPENT = (
+    "the lifetime budget is used up for %s, of which this installation records no more: there is "
+    "nothing to do, unless the person agrees to a higher lifetime ceiling (renew_consent)"
+)
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -91,10 +96,17 @@ class Recorder:
                 ending = str(self._plan.ending(self._plan.expires))
                 diagnostics.warn(ending, "values are being dropped: %s", ending, quiet=math.inf)
         # No line tells of a use that a measure counts.
-        if metric.measure is None and diagnostics.wanted("debug"):
-            follows = _what_follows(self._plan, metric) if outcome is ACCEPTED else ""
-            diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
+        if metric.measure is None:
+            self._say_if_spent(metric, outcome)
+            if diagnostics.wanted("debug"):
+                follows = _what_follows(self._plan, metric) if outcome is ACCEPTED else ""
+                diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
         return outcome
+
+    def _say_if_spent(self, metric: CompiledMetric, outcome: Outcome) -> None:
+        tally = self.decisions.terms[metric.name].tally
+        if outcome is OVER_BUDGET and self.decisions.spent.get(tally):
+            diagnostics.info_once(_SPENT % tally)
 
     def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
         """Record what a value was encoded to, or return why not.
@@ -184,6 +196,8 @@ class Recorder:
             written.clear()
             drop_locals(error)
             raise
+        for metric, outcome in zip(plan.measured, found, strict=True):
+            self._say_if_spent(metric, outcome)
         if STORE_FULL not in found:
             self._attended = *reached, consents
 

@@ -95,23 +95,15 @@ class OutcomeTally(Forkable):
         """Return the counts, with what is in the store: chains, bytes and reports due."""
         if self._process != os.getpid():
             self.after_fork_in_child()
+        outcomes = {
+            (metric, outcome): count
+            for outcome, counts in self.outcomes.items()
+            for metric, count in counts.items()
+            if count
+        }
+        sent = self.sent, self.send_errors, self.lapses, self.last_send
         chains, size, due = outbox or (None, None, None)
-        return Stats(
-            {
-                (metric, outcome): count
-                for outcome, counts in self.outcomes.items()
-                for metric, count in counts.items()
-                if count
-            },
-            self.sent,
-            self.send_errors,
-            self.lapses,
-            self.last_send,
-            chains,
-            size,
-            due,
-            disabled,
-        )
+        return Stats(outcomes, *sent, chains, size, due, disabled)
 
     def after_fork_in_child(self) -> None:
         for counts in self.outcomes.values():

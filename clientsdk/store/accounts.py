@@ -58,13 +58,12 @@ class Accounts:
         """Whether the period can bear ``cost`` and the lifetime ``lifetime`` more, by both."""
         if cost == 0:
             return True
-        reserved, life = self.reserved + cost, self.lifetime_reserved + lifetime
-        return (
-            reserved <= pinned.period
-            and reserved <= own.period
-            and life <= pinned.lifetime
-            and life <= own.lifetime
-        )
+        within = self.reserved + cost <= min(pinned.period, own.period)
+        return within and self.lasts(pinned, own, lifetime)
+
+    def lasts(self, pinned: Ceilings, own: Ceilings, lifetime: int) -> bool:
+        """Whether the lifetime can bear so much more, by both."""
+        return self.lifetime_reserved + lifetime <= min(pinned.lifetime, own.lifetime)
 
     def count(self, tally: str, seen: int, cost: int) -> None:
         """Reserve ``cost`` in memory alone, with the ``seen``-th recording under ``tally``."""

@@ -130,17 +130,10 @@ def _without_guard(store: Store) -> bool:
 def _create(
     connection: Connection, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
 ) -> None:
+    pinned = plan.collector, plan.period, ceilings.period, ceilings.lifetime
     connection.execute(
         "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
-        (
-            os.urandom(16),
-            plan.collector,
-            plan.period,
-            ceilings.period,
-            ceilings.lifetime,
-            Consent.NEVER_GIVEN,
-            period,
-        ),
+        (os.urandom(16), *pinned, Consent.NEVER_GIVEN, period),
     )
     connection.execute("INSERT INTO secret VALUES (1, ?)", (device_secrets.draw_secret(source),))
     device_secrets.create_panel(connection, source)

@@ -329,6 +329,18 @@ def test_no_figure_and_no_line_tells_how_often_was_counted(path, clock, caplog):
     assert told[0] == told[1] == told[2]
 
 
+def test_that_the_lifetime_has_no_more_for_a_measure_is_said_before_anything_is_counted(caplog):
+    caplog.set_level("INFO")
+    client = device("exports", "opened", ceilings=(60, 60))
+    client.clock.advance(days=7)
+    assert caplog.records == []
+    assert client.next_due() is not None
+    told = [each.getMessage().split(",")[0] for each in caplog.records]
+    assert told == [f"the lifetime budget is used up for trial/{each}" for each in MEASURES][:2]
+    assert client.count("export") is Outcome.OVER_BUDGET
+    assert len(caplog.records) == 2
+
+
 @pytest.mark.parametrize("method", ["added", "answer", "rewrite", "_value"])
 def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypatch):
     client = device("exports", clock=clock, used={"used": USED})
