@@ -28,6 +28,8 @@ from sotto.log.writer import LogWriter
 from sotto.plan.compile import load_plan, parse_plan
 from sotto_cli import main
 
+pytestmark = pytest.mark.slow
+
 #: Metrics whose text compiles to another mechanism than in 0.4.0, by plan, and why. Devices then
 #: do something else, so that the plan needs a new version.
 CHOSEN_ANEW = {

@@ -36,6 +36,8 @@ from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message, encode_message
 
+pytestmark = pytest.mark.slow
+
 DEVICES = 300
 BASE = 1_750_000_000_000
 APPEND = BASE + 3_600_000

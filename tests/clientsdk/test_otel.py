@@ -165,6 +165,7 @@ def requests_get(url, provider, reader):
 
 
 @pytest.mark.parametrize("get", [httpx_get, requests_get])
+@pytest.mark.slow
 def test_unmodified_http_clients_give_estimates_that_hold_the_truth(url, get):
     reader = InMemoryMetricReader({Histogram: AggregationTemporality.DELTA})
     clock, devices, provider = fleets(HTTP, reader)

@@ -366,6 +366,7 @@ def play(monkeypatch, folder, scenario, choose):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.slow
 def test_outcomes_and_what_is_stored_do_not_depend_on_values(monkeypatch, tmp_path, scenario):
     ordinary, *others = every_kind()
     outcomes, stored = play(monkeypatch, tmp_path, scenario, ordinary)

@@ -138,6 +138,7 @@ def test_what_is_written_is_held_and_written_again_changes_nothing(sink, served)
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_order_and_batches_do_not_matter(served, seed):
     draw = random.Random(seed)
     records = [window(r, start) for r in range(1, 6) for start in (0, 10)]

@@ -15,6 +15,8 @@ from mechanisms.errors import ParameterError
 from mechanisms.experiments import Scored, at_ends, difference, evidence
 from mechanisms.looks import arm_variance, boundaries, crossings, drift_of, spent
 
+pytestmark = pytest.mark.slow
+
 SEED = 20_261_124
 #: By number of looks: boundaries, and users at most and on average, times those of one look.
 PUBLISHED = {

@@ -20,6 +20,8 @@ from mechanisms.number.gridded import DuchiOneBit, HybridMechanism
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
 
+pytestmark = pytest.mark.slow
+
 THREE = {name: case for name, case in CASES.items() if "three" in name}
 #: Reports of each level, far from a number at which more strata are told apart.
 REPORTS = np.array([60, 90, 150])

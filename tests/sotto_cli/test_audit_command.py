@@ -17,6 +17,8 @@ from sotto import audit
 from sotto.plan.compile import parse_plan
 from sotto_cli import main
 
+pytestmark = pytest.mark.slow
+
 CONSTANT = """\
   model:
     type: category

@@ -12,7 +12,7 @@ from programs import needed
 
 from clientsdk.testing import small_plan
 
-pytestmark = pytest.mark.real_randomness
+pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("--version", "plan check plan.json", "plan disclose plan.json")

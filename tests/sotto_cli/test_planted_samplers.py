@@ -29,6 +29,8 @@ from mechanisms.testing import SeededSource
 from sotto.audit import metric_of
 from sotto_cli.simulation.sampler import DeviceSampler, device_cases
 
+pytestmark = pytest.mark.slow
+
 SEED = 20_261_123
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -30,6 +30,8 @@ from mechanisms.registry import REGISTRY, build
 from mechanisms.testing import SeededSource
 from papers.gradual_release.formulas import relaxation
 
+pytestmark = pytest.mark.slow
+
 SEED = 20_250_611
 
 
@@ -69,7 +71,6 @@ SOUND: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spec", SOUND.values(), ids=SOUND)
 def test_bounds_cover_at_their_confidence(spec: dict[str, Any]) -> None:
     """However many views and pairs are tried; and no verdict is false."""

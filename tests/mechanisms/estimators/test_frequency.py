@@ -18,6 +18,8 @@ from mechanisms.estimators.frequency import consistent_shares, norm_sub, shares
 from mechanisms.estimators.variance import share_variance
 from mechanisms.registry import build
 
+pytestmark = pytest.mark.slow
+
 LADDER = [500_000, 1_000_000, 2_000_000]
 
 

@@ -20,6 +20,8 @@ from mechanisms.estimators.shifts import (
     watch,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def quiet(draw, windows, drift, error, spread=0.0):
     """A figure that drifts and does not move."""
@@ -58,7 +60,6 @@ def test_a_threshold_has_the_run_length_that_was_asked_for(windows):
     assert run_length(threshold_of(windows)) == pytest.approx(windows, rel=1e-6)
 
 
-@pytest.mark.slow
 def test_a_known_drift_has_false_alarms_at_the_stated_rate():
     """Also with unequal errors and missing windows; one alarm in 100 windows.
 
@@ -78,7 +79,6 @@ def test_a_known_drift_has_false_alarms_at_the_stated_rate():
     check_counts([silent, figures - silent], [expected, 1 - expected], label=8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("drift", [0.1, 0.5, 2.0])
 def test_in_the_long_run_false_alarms_are_no_more_than_stated(drift, monkeypatch):
     """Also after others, after real shifts, between missing windows, and with unequal errors.
@@ -105,7 +105,6 @@ def test_in_the_long_run_false_alarms_are_no_more_than_stated(drift, monkeypatch
     assert 0 < alarms < stats.poisson.isf(1e-9, judged / 100)
 
 
-@pytest.mark.slow
 def test_a_spike_and_a_shift_do_not_hide_the_next_shift():
     """They would if they were taken for drift."""
     draw, threshold, found = np.random.default_rng(14), threshold_of(520, learned=True), 0
@@ -147,7 +146,6 @@ def test_a_hundred_models_predict_what_all_of_them_do(windows, monkeypatch):
     assert smallest == pytest.approx(watched.smallest(4), rel=0.03)
 
 
-@pytest.mark.slow
 def test_a_quiet_year_is_silent_where_drift_and_spread_are_learned():
     """100 figures with a false alarm in ten years each: at most so many have one in a year."""
     draw, threshold = np.random.default_rng(9), threshold_of(520, learned=True)
@@ -157,7 +155,6 @@ def test_a_quiet_year_is_silent_where_drift_and_spread_are_learned():
         check_at_least(silent, 100, math.exp(-52 / 520), label=(9, drift))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("given", [(None, None), (0.002, None), (0.002, 0.0)])
 def test_a_planted_shift_is_found_within_the_predicted_windows(given):
     draw, threshold, found = np.random.default_rng(10), threshold_of(5200), 0

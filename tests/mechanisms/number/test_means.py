@@ -23,6 +23,8 @@ from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 from papers.float_numbers import sampled_bit_variance, threshold_variance
 
+pytestmark = pytest.mark.slow
+
 SEED = 20241102
 RNG = np.random.default_rng(SEED)
 UNIFORM = (np.arange(2000) + 0.5) / 2000
@@ -71,7 +73,7 @@ def test_mean_from_a_share(vector: Vector, name: str) -> None:
     vector.check(mechanism.numeric([counts], vector.inputs["l"], vector.inputs["h"]).mean.value)
 
 
-@pytest.mark.parametrize("epsilon", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epsilon", [1, 5])
 @with_and_without
 @every_mechanism
 def test_replicas(name: str, missing: bool, epsilon: int) -> None:

@@ -15,6 +15,8 @@ from mechanisms.estimators.isotonic import rising_squares
 from mechanisms.number.strata import GRID, QuantileRegion, Survival, stratify
 from mechanisms.registry import build
 
+pytestmark = pytest.mark.slow
+
 SEED = 20241103
 REPEATS = 100
 RNG = np.random.default_rng(SEED)
@@ -106,8 +108,8 @@ def test_a_smaller_critical_value_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("uniform", 2000, 0.085),
         ("beta", 2000, 0.045),
-        pytest.param("uniform", 20_000, 0.040, marks=pytest.mark.slow),
-        pytest.param("beta", 20_000, 0.020, marks=pytest.mark.slow),
+        ("uniform", 20_000, 0.040),
+        ("beta", 20_000, 0.020),
     ],
 )
 def test_medians_at_epsilon_2_are_as_precise_as_published(shape: str, n: int, half: float) -> None:

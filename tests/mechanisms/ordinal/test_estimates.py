@@ -16,6 +16,8 @@ from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from tests.statistical import check_at_least, check_binomial, check_normal
 
+pytestmark = pytest.mark.slow
+
 EPSILONS = (0.5, 1.0, 2.0)
 
 
@@ -75,7 +77,6 @@ def test_unbiased_where_it_says_so_and_covering(missing: bool) -> None:
     assert got.std(axis=0, ddof=1) == pytest.approx(spread, rel=0.25)
 
 
-@pytest.mark.slow
 def test_bounds_of_the_mean_hold_the_mean() -> None:
     points, n, rounds = 9, 1500, 200
     for missing in (False, True):
@@ -149,7 +150,6 @@ def test_few_reports_take_the_largest_variance() -> None:
     assert few.standard_error > many.standard_error * 10
 
 
-@pytest.mark.slow
 def test_the_smallest_epsilon_among_many_points_still_has_a_precision() -> None:
     ladder = BipartiteRandomizedResponse((1e-6, 1.5, 9.0), 300, 87, missing=True)
     assert ladder.precision(0, Assumed(), 1.0).variance(1) == pytest.approx(4.62e16, rel=0.01)

@@ -19,6 +19,8 @@ from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 from mechanisms.string.decoding import string_variances
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]
@@ -173,7 +175,6 @@ def test_an_ordinal_mean(size: int, missing: bool) -> None:
     assert precision(mechanism, 2).variance(N) / N >= stated
 
 
-@pytest.mark.slow
 def test_candidate_strings() -> None:
     """Shares, errors and floors of candidates as the decoder finds and states them."""
     spec = {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 8}

@@ -24,6 +24,8 @@ from mechanisms.vector.sampled_hybrid import (
 )
 from mechanisms.vector.sampled_vector import SampledVector
 
+pytestmark = pytest.mark.slow
+
 SEED = 20241107
 N, REPEATS = 1500, 150
 RNG = np.random.default_rng(SEED)

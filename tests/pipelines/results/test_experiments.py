@@ -20,6 +20,8 @@ from pipelines.results.records import ArmEffect, EstimateRecord
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
+pytestmark = pytest.mark.slow
+
 SEED, EXPERIMENTS, WEEK = 26, 400, 7 * 86_400_000
 #: When the first window begins, on 2026-01-08, and how many there are.
 START, WINDOWS = 20_454 // 7 * WEEK + WEEK, 12

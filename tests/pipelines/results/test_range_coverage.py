@@ -23,6 +23,8 @@ from pipelines.results.ranges import RangePart, compared, parts_of
 from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
+pytestmark = pytest.mark.slow
+
 SEED = 271828
 SEEDS, WINDOWS, DEVICES, SHARE = 400, 13, 1000, 0.3
 TRUE = round(SHARE * DEVICES)

@@ -23,6 +23,8 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, ReportTopic
 from sotto.wire.reasons import Reason
 
+pytestmark = pytest.mark.slow
+
 NAME = "reports-e1-p2"
 
 
@@ -38,7 +40,6 @@ def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("topic") / "log", honest(12, 3, 31) + faulty(32))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 5, 1000])
 def test_offsets_may_be_missing_anywhere(cluster, log, tmp_path, batch):
     """As after compaction, between aborted records, and where markers of transactions are."""
@@ -93,7 +94,6 @@ def test_times_that_senders_chose_count_for_nothing(cluster, tmp_path):
     assert taken(cluster, tmp_path).runs == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, monkeypatch, room):
     monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", room)

@@ -18,6 +18,8 @@ from sotto.design.questions import question_of, question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
 
+pytestmark = pytest.mark.slow
+
 BINARY = question_of("boolean", [1_000_000, 2_000_000], {}, mechanism="grr")
 SEED = 3
 

@@ -11,6 +11,8 @@ from mechanisms.base import Mechanism
 from mechanisms.testing import SeededSource
 from sotto_cli.simulation.linking import DEVICES, MUCH, recognized, warnings
 
+pytestmark = pytest.mark.slow
+
 GUESS = 1 / DEVICES
 
 
