@@ -117,7 +117,11 @@ def _level_sums(shape: Shape, law: Law) -> _LevelSums:
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
-    return _LevelSums(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
+    channel = matrix(shape, law)
+    for each in (value, present, square, channel):
+        if each is not None:
+            each.flags.writeable = False
+    return _LevelSums(value, present, square, channel, 1 / (4 * shape.steps**2))
 
 
 def _mean(
