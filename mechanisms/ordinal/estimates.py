@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -180,13 +180,20 @@ class _Sums:
 
     def __init__(self, levels: Sequence[Level], table: Ints, sums: Floats) -> None:
         self._by_level = tuple(int(n) for n in table.sum(axis=1))
-        self._table, self._sums = table, sums
-        present = [level for level, n in enumerate(self._by_level) if n]
-        self._levels = [(*levels[level], level) for level in present]
-        self._weights = [inverse @ sums for _, inverse, _ in self._levels]
+        self._levels, self._table, self._sums = levels, table, sums
+        self._weights = [inverse @ sums for _, inverse in levels]
 
     def estimate(self, column: int) -> Estimate:
-        return self._estimate([weights[:, column] for weights in self._weights], column)
+        weights, whole = [g[:, column] for g in self._weights], self._sums[:, column]
+        used = [g for g, n in zip(weights, self._by_level, strict=True) if n]
+        for (matrix, _), g, n in zip(self._levels, weights, self._by_level, strict=True):
+            if n and np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
+                return nothing(self._by_level)
+        if not used:
+            return nothing(self._by_level)
+        total = sum(float(row @ g) for row, g in zip(self._table, weights, strict=True))
+        scores = float(np.min(np.concatenate(used))), float(np.max(np.concatenate(used)))
+        return replace(self._mean(total / sum(self._by_level), weights, whole), scores=scores)
 
     def quotient(self, column: int, below: int) -> Estimate:
         """Estimate the quotient of two means, as it varies if there are many reports."""
@@ -196,36 +203,31 @@ class _Sums:
         value = over.value / under.value
         weights = [(g[:, column] - value * g[:, below]) / under.value for g in self._weights]
         whole = (self._sums[:, column] - value * self._sums[:, below]) / under.value
-        error = math.sqrt(self._variance(weights, whole))
-        # The divisor is one, whatever reports say, if no value can be missing.
-        scores = over.scores if (self._sums[:, below] == 1).all() else None
-        return Estimate(value, error, over.n, self._by_level, scores=scores)
+        found = self._mean(value, weights, whole)
+        if (self._sums[:, below] == 1).all():
+            # The divisor is one, whatever reports say, as no value can be missing.
+            return replace(found, scores=over.scores)
+        pairs = zip(found.reach or (), under.reach or (), strict=True)
+        return replace(found, reach=tuple((*pair, more / under.value) for pair, (more, _) in pairs))
 
-    def _estimate(self, weights: list[Floats], column: int) -> Estimate:
-        n, whole = sum(self._by_level), self._sums[:, column]
-        for (matrix, _, _), g in zip(self._levels, weights, strict=True):
-            if np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
-                return nothing(self._by_level)
-        if not n:
-            return nothing(self._by_level)
-        total = sum(
-            float(self._table[level] @ g)
-            for (_, _, level), g in zip(self._levels, weights, strict=True)
-        )
-        error = math.sqrt(self._variance(weights, whole))
-        scores = float(np.min(np.concatenate(weights))), float(np.max(np.concatenate(weights)))
-        return Estimate(total / n, error, n, self._by_level, scores=scores)
+    def _mean(self, value: float, weights: Sequence[Floats], whole: Floats) -> Estimate:
+        """Return the estimate of a mean whose weights give ``whole`` a value.
 
-    def _variance(self, weights: list[Floats], whole: Floats) -> float:
+        Reports may be forged by those of any value, for whom any output is sent.
+        """
+        error, least, most = math.sqrt(self._variance(weights, whole)), whole.min(), whole.max()
+        reach = tuple((float(g.max() - least), float(most - g.min())) for g in weights)
+        return Estimate(value, error, sum(self._by_level), self._by_level, reach=reach)
+
+    def _variance(self, weights: Sequence[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""
         total = 0.0
-        for (matrix, inverse, level), g in zip(self._levels, weights, strict=True):
-            each = np.maximum(matrix @ g**2 - whole**2, 0.0)
-            n = self._by_level[level]
+        for (matrix, inverse), g, row in zip(self._levels, weights, self._table, strict=True):
+            each, n = np.maximum(matrix @ g**2 - whole**2, 0.0), int(row.sum())
             most = float(each.max()) * n
             if n >= SCORE_REPORTS:
                 by_output = inverse @ each
-                seen = float(self._table[level] @ by_output)
+                seen = float(row @ by_output)
                 known = np.abs(matrix @ by_output - each).max() <= _MISSED * each.max()
                 most = min(max(seen, float(each.min()) * n), most) if known else most
             total += most

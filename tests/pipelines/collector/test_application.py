@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from contextlib import asynccontextmanager
 
 import pytest
 from asgi_client import exchange as ask
-from device_plans import metric, plan
 from fastapi import FastAPI
+from live_collector import PLAN, message
 from memory_store import MemoryStore
 
 from pipelines.collector.application import application
@@ -23,14 +22,7 @@ from sotto.plan.development import development_plan
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
 
-PLAN = plan(metric("colour"))
 REPORTS = "/v1/reports"
-
-
-def message(shard=3, rows=1, fingerprint=PLAN.fingerprint) -> bytes:
-    pseudonym = os.urandom(16)
-    made = [Row(0, pseudonym, os.urandom(16), 0, b"\1") for _ in range(rows)]
-    return encode_message(fingerprint, shard, [(0, made)])
 
 
 @asynccontextmanager
