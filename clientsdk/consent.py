@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics
+from clientsdk.diagnostics import store_name
 from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Consent
@@ -262,7 +263,7 @@ class ConsentKeeper:
         path = os.path.realpath(file)
         known = self._plan is not NO_PLAN
         if known and recovery.is_of_another(path, self._plan):
-            raise PlanError("this device's store is pinned to another collector or period")
+            raise PlanError(f"{store_name(path)} is pinned to another collector or period")
         if known and groups is not None and _exists(path):
             with suppress(StoreError, OSError), self._opened(path) as store:
                 self._write_group_withdrawal(store, groups)
@@ -278,7 +279,7 @@ class ConsentKeeper:
         if not known:
             # Whoever opens the file next writes the withdrawal, and erases.
             if not noted:
-                raise StoreError("the withdrawal could not be noted beside the device's store")
+                raise StoreError(f"the withdrawal could not be noted beside {store_name(path)}")
             return False
         try:
             with self._opened(path) as store:
@@ -367,7 +368,7 @@ def _exists(path: str) -> bool:
         return False
     except OSError as error:
         what = error.strerror or type(error).__name__
-        raise StoreError(f"the device's store cannot be found: {what}") from error
+        raise StoreError(f"{store_name(path)} cannot be found: {what}") from error
     return True
 
 

@@ -9,6 +9,7 @@ may come in between.
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from contextlib import suppress
@@ -87,6 +88,11 @@ def set_level(level: str) -> None:
     global _printing
     _printing = level in ("debug", "info")
     logging.getLogger(_NAME).setLevel(LEVELS[level])
+
+
+def store_name(path: str | None) -> str:
+    """Return how messages name a store: by its file alone, since folders have a person's name."""
+    return f"the device's store {os.path.basename(path)!r}" if path else "the device's store"
 
 
 def drop_locals(error: BaseException) -> None:

@@ -214,7 +214,7 @@ def read(
             under_way(connection, plan or stored_plan),
         )
     except (TypeError, ValueError):
-        raise StoreError("the state file is damaged") from None
+        raise schema.damaged(connection) from None
 
 
 def _groups(connection: Connection) -> tuple[tuple[str, Consent], ...]:
@@ -288,7 +288,7 @@ def _pending(
         recorded_under = plans[number]
         known = 0 <= index < len(recorded_under.metrics)
         if not known or not 0 <= charged <= recorded_under.metrics[index].sent:
-            raise StoreError("a chain in the device's store does not fit its plan")
+            raise StoreError(f"a chain in {schema.name_of(connection)} does not fit its plan")
         metric = recorded_under.metrics[index]
         name, costs = tally_name(recorded_under.plan, metric.name), metric.costs
         spent, done = costs[charged - 1] if charged else 0, (charged, delivered, metric.sent)

@@ -335,7 +335,7 @@ class Recorder:
         try:
             payloads = metric.mechanism.weaker(response, source)
         except ParameterError:
-            raise StoreError("a permanent response does not fit its mechanism") from None
+            raise permanent.misfit(connection) from None
         store.add_chain(connection, self._chain(metric, now, chain_id, jitter, payloads))
         store.accounts.reserve(
             store.database.cursor, terms.tally, decided.seen, terms.cost, lifetime=decided.once

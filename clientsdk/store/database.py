@@ -38,8 +38,8 @@ _uses = itertools.count(1)
 _opened: dict[str, int] = {}
 _MANY = 100
 _CLIENTS = "many clients were made for one state file: make one when the app starts, and share it"
-_DROPPED = "the device's store cannot be used: its client is being deleted, as in __del__"
-_GONE = "the device's store cannot be used: its file is gone; put it back, or start the app again"
+_DROPPED = "its client is being deleted, as in __del__"
+_GONE = "its file is gone; put it back, or start the app again"
 
 
 class TransactionAccess(Enum):
@@ -77,6 +77,7 @@ class DeviceDatabase(lifecycle.Forkable):
 
     def __init__(self, path: str | None) -> None:
         self.path: str | None = None if path is None else os.path.realpath(path)
+        self.name = diagnostics.store_name(self.path)
         #: Held by the thread that sends, so that one process sends one batch at a time.
         self.sending = threading.RLock()
         #: Whether the holder of ``sending`` is sending.
@@ -132,7 +133,12 @@ class DeviceDatabase(lifecycle.Forkable):
     def disown(self, what: str = "another file") -> StoreError:
         """Make the store unusable: the file is not the one that was opened. Return the error."""
         self._unusable = f"{what} has taken its place; start the app again"
-        return StoreError(f"the device's store cannot be used: {self._unusable}")
+        return self.unusable(self._unusable)
+
+    def unusable(self, why: str | BaseException) -> StoreError:
+        """Return the error that says why the store cannot be used, with its file's name."""
+        what = f"{self.name} cannot be used"
+        return StoreError(f"{what}: {why}") if isinstance(why, str) else schema.unusable(what, why)
 
     def forked(self) -> bool:
         """Whether a fork that ran no hooks has made this another process."""
@@ -209,7 +215,7 @@ class DeviceDatabase(lifecycle.Forkable):
         # Recovery must know which file it was that could not be opened.
         found = self.place = self._where()
         if found is None and not create:
-            raise StoreError(_GONE)
+            raise self.unusable(_GONE)
         self.connection = connection = schema.connect(self.path, create=create)
         self.cursor, self._cursor_of = connection.cursor(), connection
         self.place = self._where()
@@ -313,11 +319,11 @@ class DeviceDatabase(lifecycle.Forkable):
         thread = get_ident()
         if self._holder == thread:
             # A signal handler or a finalizer that records, in the middle of a recording.
-            raise StoreError("the device's store is in use by the same thread")
+            raise StoreError(f"{self.name} is in use by the same thread")
         lock = self._lock
         try:
             if not (lock.acquire(False) or lock.acquire(timeout=schema.LOCK_PATIENCE)):
-                raise StoreError("the device's store is in use by another thread")
+                raise StoreError(f"{self.name} is in use by another thread")
             self._holder, self.use = thread, use
         except BaseException:
             self.let_go()
@@ -412,9 +418,9 @@ class Transaction(Hold):
                 database.version = None
                 database.let_go()
             if isinstance(error, schema.FAULTS):
-                raise _unusable(error) from error
+                raise database.unusable(error) from error
             if isinstance(error, ReferenceError):
-                raise StoreError(_DROPPED) from None
+                raise database.unusable(_DROPPED) from None
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -426,7 +432,7 @@ class Transaction(Hold):
                 if self._access is DURABLE:
                     database.write_guard()
         except schema.FAULTS as failure:
-            raise _unusable(failure) from failure
+            raise database.unusable(failure) from failure
         finally:
             if committed:
                 database.release()
@@ -435,11 +441,7 @@ class Transaction(Hold):
                 database.version = None
                 database.let_go()
         if isinstance(error, schema.FAULTS):
-            raise _unusable(error) from error
-
-
-def _unusable(error: BaseException) -> StoreError:
-    return schema.unusable("the device's store cannot be used", error)
+            raise database.unusable(error) from error
 
 
 class Erasure:

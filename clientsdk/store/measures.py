@@ -25,7 +25,7 @@ from clientsdk.store.outbox import StoredChain
 from mechanisms.exact import MICRO
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
-from sotto.errors import ParameterError, StoreError
+from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.measures import RECORDED
 
@@ -192,17 +192,14 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
     """Draw the chain of a period that is over; its event is the last step of that period.
 
     Chain id and jitter are drawn before the state is read. Raises StoreError if the operating
-    system gives no randomness.
+    system gives no randomness, and ParameterError if the state is no response of the metric.
     """
     metric = plan.metrics[row.metric]
     with device_secrets.random_bytes():
         source, chain, jitter = draws.for_chain(source, plan.resolution)
     state, mechanism = row.state[_NONCE:], metric.mechanism
     if metric.holds_response:
-        try:
-            payloads = mechanism.weaker(state, source)
-        except ParameterError:
-            raise schema.DamagedError(schema.DAMAGED) from None
+        payloads = mechanism.weaker(state, source)
     else:
         symbol = metric.encode(_value(metric, state))
         payloads = mechanism.draw(symbol, chain, pseudonym, source)
@@ -232,7 +229,7 @@ def under_way(
     for tally, period, number, index in rows:
         of = plan(connection, number)
         if not 0 <= index < len(of.metrics) or (measure := of.metrics[index].measure) is None:
-            raise StoreError("a measure in the device's store does not fit its plan")
+            raise StoreError(f"a measure in {schema.name_of(connection)} does not fit its plan")
         words, metric = measure.in_words(), of.metrics[index]
         if metric.holds_response:
             last = metric.mechanism.certified()

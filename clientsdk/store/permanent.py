@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from sqlite3 import Connection
 
+from clientsdk.store.schema import name_of
 from mechanisms.digests import sha256
 from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
@@ -58,8 +59,13 @@ def response(connection: Connection, binding: bytes) -> bytes | None:
     ).fetchone()
     drawn = row[0] if row else b""
     if not isinstance(drawn, bytes):
-        raise StoreError("a permanent response does not fit its mechanism")
+        raise misfit(connection)
     return drawn or None
+
+
+def misfit(connection: Connection) -> StoreError:
+    name = name_of(connection)
+    return StoreError(f"a permanent response in {name} does not fit its mechanism")
 
 
 def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: bytes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from sqlite3 import Connection
 
-from clientsdk.store.schema import NEVER
+from clientsdk.store.schema import NEVER, name_of
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan
@@ -33,14 +33,14 @@ def made_once(plan: CompiledPlan, make: Callable[[CompiledPlan], Made]) -> Made:
 def stored_plan(connection: Connection, number: int) -> CompiledPlan:
     row = connection.execute("SELECT digest, body FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
-        raise StoreError("a plan that chains were drawn under is not in the device's store")
+        raise StoreError(f"a plan that chains were drawn under is not in {name_of(connection)}")
     digest, body = row
     try:
         plan = CompiledPlan.from_json(body)
     except PlanError as error:
-        raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
+        raise StoreError(f"a plan in {name_of(connection)} cannot be read: {error}") from error
     if sha256(body) != digest:
-        raise StoreError("a plan in the device's store is not the one that chains were drawn under")
+        raise StoreError(f"a plan in {name_of(connection)} is not the one chains were drawn under")
     return plan
 
 

@@ -23,19 +23,14 @@ from mechanisms.randomness import Source
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
-_LOST = (
-    "the device's store was damaged, lost, or of an earlier release: its budget period counts as "
-    "spent"
-)
+_LOST = "%s was damaged, lost, or of an earlier release: its budget period counts as spent"
 _OLDER = (
-    "the device's store is older than the rollback guard beside it, or was moved without that: its "
-    "period counts as spent, and consent must be given once more, by give_consent(again=True); "
-    "back up and move the state file and what is beside it, device.db and device.db-*, together"
+    "%s is older than the rollback guard beside it, or was moved without that: its period counts "
+    "as spent, and consent must be given once more, by give_consent(again=True); back up and move "
+    "the state file and what is beside it, device.db and device.db-*, together"
 )
-_NO_STORE = (
-    "the state file is no device's store, and is left as it is: remove it, or name another one"
-)
-_ANOTHER = "the device's store, or the rollback guard beside it, is of another collector or period"
+_NO_STORE = "%s is not one, and is left as it is: remove that file, or name another one"
+_ANOTHER = "%s, or the rollback guard beside it, is of another collector or period"
 _MOST = UNKNOWN >> 1
 
 
@@ -65,9 +60,9 @@ def open_store(
             if last or store.path is None:
                 raise
             if is_of_another(store.path, plan):
-                raise PlanError(_ANOTHER) from None
+                raise PlanError(_ANOTHER % store.database.name) from None
             if not damaged_files.set_aside(store.path, store.database.place, now):
-                raise StoreError(_NO_STORE) from None
+                raise StoreError(_NO_STORE % store.database.name) from None
     return store
 
 
@@ -142,14 +137,14 @@ def _create(
 def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
     pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
     if pinned is None:
-        raise schema.DamagedError(schema.DAMAGED)
+        raise schema.damaged(connection)
     for what, have, want in zip(
         ("collector", "period"), pinned, (plan.collector, plan.period), strict=True
     ):
         if have != want:
             raise PlanError(
-                f"{what} {want!r}: this device's store is pinned to {have!r}; another collector or "
-                "period needs a state file of its own"
+                f"{what} {want!r}: {schema.name_of(connection)} is pinned to {have!r}; another "
+                "collector or period needs a state file of its own"
             )
 
 
@@ -196,8 +191,8 @@ def _reconcile(
     if lost:
         known = found if found is not None and found.lifetime < UNKNOWN else None
         if fresh and known is not None and known.budget != guard.budget:
-            raise PlanError(_ANOTHER)
-        diagnostics.warn("lost store", _LOST if fresh else _OLDER)
+            raise PlanError(_ANOTHER % store.database.name)
+        diagnostics.warn("lost store", _LOST if fresh else _OLDER, store.database.name)
         _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
         guard.count_loss(connection, known, damaged=fresh)
         store.refusals.clear()

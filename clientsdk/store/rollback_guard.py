@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from clientsdk.diagnostics import store_name
 from mechanisms.digests import sha256
 from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
@@ -167,13 +168,7 @@ class RollbackGuard:
 
 def read(path: str) -> GuardRecord | None:
     """Return the record beside a state file, None if absent, :data:`UNREADABLE` if damaged."""
-    try:
-        with open(f"{path}{SUFFIX}", "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unusable(error) from error
+    content = _content(path)
     found = _parsed(content)
     # Nothing but zeros is what a loss of power leaves of one that had not come to the disk.
     return found[1] if found is not None else (UNREADABLE if content[:_NOTE].strip(b"\0") else None)
@@ -185,15 +180,19 @@ def withdrawal(path: str) -> bytes:
 
 
 def _noted(path: str, place: int) -> bytes:
+    note = _content(path)[place : place + _SLOT]
+    return note if note.strip(b"\0") else b""
+
+
+def _content(path: str) -> bytes:
+    """Return what the guard beside a state file holds, nothing if there is none."""
     try:
         with open(f"{path}{SUFFIX}", "rb", buffering=0) as file:
-            file.seek(place)
-            note = file.read(_SLOT) or b""
+            return file.read()
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise _unusable(error) from error
-    return note if note.strip(b"\0") else b""
+        raise _unusable(path, error) from error
 
 
 def has_room_for_note(path: str) -> bool:
@@ -286,7 +285,7 @@ def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
             finally:
                 os.close(descriptor)
     except OSError as error:
-        raise _unusable(error) from error
+        raise _unusable(path, error) from error
 
 
 def _occasion() -> bytes:
@@ -353,6 +352,6 @@ def _checksum(body: bytes) -> bytes:
     return sha256(body)[:_CHECKSUM]
 
 
-def _unusable(error: OSError) -> StoreError:
+def _unusable(path: str, error: OSError) -> StoreError:
     what = error.strerror or str(error)
-    return StoreError(f"the rollback guard beside the device's store cannot be used: {what}")
+    return StoreError(f"the rollback guard beside {store_name(path)} cannot be used: {what}")

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from sqlite3 import Connection
 
+from clientsdk.diagnostics import store_name
 from sotto.errors import StoreError
 from sotto.files import make_private, open_file
 
@@ -19,7 +20,6 @@ APPLICATION = int.from_bytes(LABEL, "big")
 TABLE = b"CREATE TABLE pseudonym (period INTEGER PRIMARY KEY"
 #: Later than any report is due, in milliseconds since the epoch.
 NEVER = 1 << 63
-DAMAGED = "the device's store cannot be used: it is damaged"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
 PAUSE = 0.001
@@ -165,9 +165,7 @@ def connect(path: str | None, *, create: bool) -> Connection:
             connection.close()
             raise
     except (OSError, *FAULTS) as error:
-        # The file's name alone: folders have the name of a person.
-        name = "" if path is None else f" {os.path.basename(path)!r}"
-        fault = unusable(f"cannot open the device's store{name}", error)
+        fault = unusable(f"cannot open {store_name(path)}", error)
         if not isinstance(fault, DamagedError):
             fault = StoreError(f"{fault}; state must be a file in a folder that the app may write")
         raise fault from error
@@ -208,12 +206,22 @@ def unusable(what: str, error: BaseException) -> StoreError:
     return DamagedError(f"{what}: {error if isinstance(error, sqlite3.Error) else 'it is damaged'}")
 
 
+def name_of(connection: Connection) -> str:
+    """Return how messages name the store that a connection is open to."""
+    _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    return store_name(path)
+
+
+def damaged(connection: Connection) -> DamagedError:
+    return DamagedError(f"{name_of(connection)} cannot be used: it is damaged")
+
+
 def examine(connection: Connection) -> bool:
     """Check a device's whole file; return whether nothing is in it yet."""
     if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,):
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
-            raise DamagedError(DAMAGED)
+            raise damaged(connection)
         return False
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return not objects
@@ -241,9 +249,9 @@ def check(connection: Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise StoreError(
-            "the state file is a database of another application: name a file of its own"
+            f"{name_of(connection)} is a database of another application: name a file of its own"
         )
-    found = f"the state file has schema {version}; this version reads {VERSION}"
+    found = f"{name_of(connection)} has schema {version}; this version reads {VERSION}"
     if version < _BEFORE_MEASURES:
         raise DamagedError(f"{found}: an app sets it aside, and its period counts as spent")
     if version > VERSION:

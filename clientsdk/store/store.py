@@ -45,7 +45,7 @@ from clientsdk.store.schema import NEVER
 from mechanisms.frozen import replace
 from mechanisms.randomness import Source
 from sotto.clocks import BEGINNING
-from sotto.errors import StoreError
+from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 
 TYPE_CHECKING = False
@@ -187,7 +187,7 @@ class Store:
             self._read(connection)
             newest = self.guard.refresh(connection)
         except (TypeError, ValueError, AttributeError):
-            raise schema.DamagedError(schema.DAMAGED) from None
+            raise schema.damaged(connection) from None
         if not newest:
             raise self.database.disown("an older copy of it")
         self.refusals.clear()
@@ -473,7 +473,10 @@ class Store:
             identity = identity or device_secrets.identity(
                 plan.collector, row.period, secret, signed=signed
             )
-            chain = measures.answer(plan, row, identity.pseudonym, self._source)
+            try:
+                chain = measures.answer(plan, row, identity.pseudonym, self._source)
+            except ParameterError:
+                raise schema.damaged(connection) from None
             outbox.remember(connection, row.period, identity)
             outbox.insert(connection, [chain])
             self.outbox.count(chain)

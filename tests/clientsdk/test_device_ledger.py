@@ -73,7 +73,7 @@ def test_what_is_no_device_s_file(path):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "a plan in the device's store cannot be read"),
+        (b"{}", "a plan in the device's store 'device.db' cannot be read"),
         (plan(version=7).to_json(), "not the one"),
     ],
 )

@@ -47,7 +47,7 @@ CAUSES = {
     "no plan": "the compiled plan 'absent.json' cannot be read: No such file or directory",
     "ceiling": "SOTTO_CEILING_PERIOD must be an epsilon",
     "switch": "SOTTO_DISABLED must be 1, true, yes or on",
-    "another": "this device's store is pinned to",
+    "another": "the device's store 'device.db' is pinned to",
     "folder": "cannot open the device's store",
     "package": "cryptography",
     "publisher": "publisher must be a collector's url, or an object",

@@ -163,8 +163,8 @@ with Device(MemoryPublisher()) as client:
 assert os.path.exists("device.db-damaged-1")
 """
     lost = (
-        "the device's store was damaged, lost, or of an earlier release: its budget period counts "
-        "as spent\n"
+        "the device's store 'device.db' was damaged, lost, or of an earlier release: its budget "
+        "period counts as spent\n"
     )
     assert run(code, tmp_path, warning=lost) == "given over_budget\n"
 
