@@ -235,7 +235,9 @@ class Rappor(Mechanism):
         # A pseudonym has at most so many reports in a window, all in one cohort.
         rate = context.false_discovery_rate
         found = self.decode(counts, strings, false_discovery_rate=rate, design_effect=context.limit)
-        yield Item("unexplained", "", found.unexplained)
+        if context.candidates:
+            # Without any, all that is not missing is unexplained.
+            yield Item("unexplained", "", found.unexplained)
         if found.false_names is not None:
             names = replace(nothing(found.unexplained.reports_by_level), value=found.false_names)
             yield Item("false_names", "", names, unit="names")

@@ -123,6 +123,8 @@ def test_without_candidates_everything_is_unexplained():
     (item,) = estimate(metric, counts_of(metric, 300), ())
     assert (item.kind, item.estimate.value, item.estimate.n) == ("unexplained", 1.0, 300)
     assert sum(item.estimate.reports_by_level) == 300
+    place = PLAN.metric("place")
+    assert [item.kind for item in estimate(place, counts_of(place, 300), ())] == ["missing"]
 
 
 def test_candidates_given_twice_are_one():
