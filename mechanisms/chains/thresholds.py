@@ -94,7 +94,7 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     mixing takes back; ``ParameterError`` where they are no distributions, or more than 2**-16 of
     the uniform would be needed.
     """
-    fine = [[_fine(entry) for entry in row] for row in rows]
+    fine = [[entry.numerator * _FINE // entry.denominator for entry in row] for row in rows]
     width = len(fine[0]) if fine else 0
     for row in fine:
         if not (len(row) == width and min(row) >= 0 and _FINE - width <= sum(row) <= _FINE):
@@ -110,10 +110,6 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
         if max(column) << 128 > bound * min(column):
             raise ParameterError(f"thresholds of 64 bits cannot honour {micro} micro-epsilon")
     return draw
-
-
-def _fine(entry: Fraction) -> int:
-    return entry.numerator * _FINE // entry.denominator
 
 
 def _share(excess: Fraction, bound: Fraction, used: int) -> int:

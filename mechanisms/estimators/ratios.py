@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -88,33 +89,48 @@ def conversions(counts: Ints, pairs: Floats) -> list[Estimate]:
         means = (q * weights.sum() / gap)[:, None] + weights
         return float((present * (squares / gap[:, None] ** 2 - means**2)).sum()) / n**2
 
-    reached = [(np.arange(steps) >= step).astype(np.float64) for step in range(steps)]
     found = []
-    for before, after in pairwise(reached):
+    for before, after in pairwise(np.triu(np.ones((steps, steps)))):
         below, above = variance(before), variance(after)
         shared = (variance(before + after) - below - above) / 2
-        values = float(after @ shares), float(before @ shares)
-        found.append(Ratio(*values, above, below, shared).estimate(by_level))
-    return found
+        found.append(Ratio(float(after @ shares), float(before @ shares), above, below, shared))
+    return [each.estimate(by_level) for each in found]
 
 
-def retention(now: Estimate, then: Estimate, panel: int = 1) -> Estimate:
-    """Estimate which part of the devices that were new in one period came in a later one.
+def retention(
+    now: Sequence[Estimate], then: Sequence[Estimate], panel: int = 1, covariance: float = 0.0
+) -> Estimate:
+    """Estimate which part of the devices that were new in some periods came so much later.
 
-    ``now`` is the share of the age in the later period, ``then`` that of age 0 in the earlier one.
-    Both have other devices if they answer in one of ``panel`` periods: then the number of devices
-    that happen to have their turn varies too, and the interval covers all devices of the two
-    periods. Reports of a device in two periods must have been drawn independently.
+    ``now`` are shares of the age in the later periods, ``then`` those of age 0 in the earlier ones,
+    each of other reports. A period that is on both sides has one report a device, whose answer
+    decides both shares: ``covariance`` is that of the two sums of reports with these ages, added up
+    by :func:`covariance_of_numbers`. Both sides have other devices if they answer in one of
+    ``panel`` periods: then the number of devices that happen to have their turn varies too, and the
+    interval covers all devices of the periods. Reports of a device in two periods must have been
+    drawn independently.
 
-    >>> now, then = (Estimate(share, 0.003, 10000, (10000,)) for share in (0.05, 0.1))
+    >>> now, then = ([Estimate(share, 0.003, 10000, (10000,))] for share in (0.05, 0.1))
     >>> found = retention(now, then)
     >>> round(found.value, 3), round(found.standard_error, 4)
     (0.5, 0.0335)
     """
-    numbers = [each.n * each.value for each in (now, then)]
-    turns = [(1 - 1 / panel) * max(number, 0.0) for number in numbers]
-    spread = [
-        (each.n * each.standard_error) ** 2 + turn
-        for each, turn in zip((now, then), turns, strict=True)
-    ]
-    return Ratio(*numbers, *spread).estimate(now.reports_by_level)
+    numbers = [sum(each.n * each.value for each in side) for side in (now, then)]
+    noise = [sum((each.n * each.standard_error) ** 2 for each in side) for side in (now, then)]
+    top, bottom = (v + (1 - 1 / panel) * max(m, 0.0) for v, m in zip(noise, numbers, strict=True))
+    by_level = tuple(map(sum, zip(*(each.reports_by_level for each in now), strict=True)))
+    return Ratio(numbers[0], numbers[1], top, bottom, covariance).estimate(by_level)
+
+
+def covariance_of_numbers(share: float, reports_by_level: Sequence[int], pairs: Floats) -> float:
+    """Return the covariance of the estimated numbers of reports with one value and with another.
+
+    ``share`` is that of both among reports of generalized randomized response with the
+    probabilities ``pairs``, ``(levels, 2)``; every level is taken to have the same. An answer is
+    not two, so that the covariance is negative: the sum of -n [(q/(p-q))² + share q/(p-q)].
+
+    >>> round(covariance_of_numbers(0.3, [100], np.array([[0.6, 0.2]])), 6)
+    -40.0
+    """
+    odds = pairs[:, 1] / (pairs[:, 0] - pairs[:, 1])
+    return -float(np.array(reports_by_level) @ (odds**2 + odds * min(max(share, 0.0), 1.0)))

@@ -223,8 +223,8 @@ class _ComparisonQuery(_RangeQuery):
     )
 
 
-class _RetentionQuery(_MetricQuery):
-    """Parameters of retention, and of windows."""
+class _SegmentQuery(_MetricQuery):
+    """Parameters of rows by segment: those of retention and of windows."""
 
     segment: _Text | None = Field(
         None, description="only of this segment; empty for all reports together"
@@ -241,7 +241,7 @@ class _ViewQuery(_RowsQuery):
 class _OfMetrics(_ViewQuery, _MetricQuery): ...
 
 
-class _OfWindows(_OfMetrics, _RetentionQuery):
+class _OfWindows(_OfMetrics, _SegmentQuery):
     since: _Time | None = Field(
         None, description="only windows that end after this time", examples=["2013-06-01"]
     )
@@ -294,7 +294,7 @@ def create_router(
         (RANGES, _RangeQuery),
         (COMPARISONS, _ComparisonQuery),
         (EFFECTS, _MetricQuery),
-        (RETENTION, _RetentionQuery),
+        (RETENTION, _SegmentQuery),
     ):
         add(kind, query)
 

@@ -177,9 +177,8 @@ class _PooledArms:
 
     def until(self, time: int) -> _PooledArms:
         """Return the windows that end by a time (ms) alone."""
-        return replace(
-            self, rows=[row for row in self.rows if milliseconds(row.window_end) <= time]
-        )
+        rows = [row for row in self.rows if milliseconds(row.window_end) <= time]
+        return replace(self, rows=rows)
 
     def average(self, which: int, rows: Sequence[EstimateRecord]) -> tuple[float, float]:
         """Return the reports and the average of the first arm, 0, or of the arm, 1."""

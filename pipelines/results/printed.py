@@ -14,6 +14,7 @@ from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from mechanisms.items import OF_EXPERIMENTS
 from pipelines.results.documents import WINDOW_KEY
 from pipelines.results.fields import fields_of, milliseconds, moment
+from pipelines.results.range_windows import names_of
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
@@ -108,12 +109,12 @@ def _check_metric(name: str, known: Sequence[MetricRecord]) -> None:
 def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> str:
     """Return why there are no rows of the segments that were asked for, and what there is."""
     segments = {row["segment"] for row in found} - {""}
-    names = sorted({_names(segment) for segment in segments})
-    by = ", or by ".join(names)
-    there = f"there are results by {by}" if names else "there are none by segment"
+    names = sorted({",".join(names_of(segment)) for segment in segments})
+    of = ", or by ".join(names)
+    there = f"there are results by {of}" if names else "there are none by segment"
     if only is None:
         return f"--by: no results by '{by}'; {there}"
-    alike = sorted(each for each in segments if _chosen(each, _names(only), None))
+    alike = sorted(each for each in segments if _chosen(each, ",".join(names_of(only)), None))
     if alike:
         there = f"there are {', '.join(alike)}"
     return f"--segment: no results of '{only}'; {there}"
@@ -154,17 +155,8 @@ def under_of(
 def _chosen(segment: str, by: str | None, only: str | None) -> bool:
     """Return whether the rows of a segment are asked for; of all reports where nothing is said."""
     if by is not None:
-        return sorted(_names(segment).split(",")) == sorted(by.split(","))
+        return sorted(names_of(segment)) == sorted(by.split(","))
     return sorted(segment.split(",")) == sorted((only or "").split(","))
-
-
-def _names(segment: str) -> str:
-    """Return the attributes of a segment.
-
-    >>> _names("os=linux,app_version=2")
-    'os,app_version'
-    """
-    return ",".join(part.partition("=")[0] for part in segment.split(","))
 
 
 def table(

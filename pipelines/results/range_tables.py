@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -20,7 +21,7 @@ from pipelines.aggregation.published import NOTHING, PublishedWindow
 from pipelines.aggregation.result_rows import rows_of_sum, strings_of
 from pipelines.results.fields import milliseconds
 from pipelines.results.range_windows import WindowRun
-from pipelines.results.ranges import FROM_TABLES, ItemKey, PooledItem, cycle_of, effect_of
+from pipelines.results.ranges import NO_AVERAGES, ItemKey, PooledItem, cycle_of, effect_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.published import published_of
 
@@ -95,25 +96,13 @@ class _Sum:
             return
         effect = effect_of(self.run, self.cycles, by_level)
         for row in rows_of_sum(metric, self.counts, strings, least, self.strata, effect):
-            if row["kind"] not in FROM_TABLES and metric.type != "string":
+            of_tables = row["kind"] in NO_AVERAGES or metric.type == "string"
+            if not of_tables or row["value"] is None or not math.isfinite(row["value"]):
                 continue
-            if row["value"] is None or not math.isfinite(row["value"]):
-                continue
-            known = row["standard_error"] is not None
-            region = Ends(row["low"], row["high"]) if known else None
-            error = row["standard_error"] if known else math.inf
             levels = tuple(row["reports_by_level"])
-            found = Estimate(row["value"], error, row["n"], levels, region=region)
-            yield (
-                (row["kind"], row["item"]),
-                PooledItem(
-                    found,
-                    1.0,
-                    row["n"],
-                    self.windows,
-                    self.cycles,
-                    row["unit"],
-                    Method(row["method"]),
-                    row["significant"],
-                ),
-            )
+            found = Estimate(row["value"], math.inf, row["n"], levels)
+            if (error := row["standard_error"]) is not None:
+                found = replace(found, standard_error=error, region=Ends(row["low"], row["high"]))
+            item = PooledItem(found, 1.0, found.n, self.windows, self.cycles, row["unit"])
+            item = replace(item, method=Method(row["method"]), significant=row["significant"])
+            yield (row["kind"], row["item"]), item

@@ -34,6 +34,7 @@ from pipelines.aggregation.result_rows import design_effect, shared_part
 from pipelines.results.fields import milliseconds
 from pipelines.results.range_windows import WindowRun, combinations, names_of
 from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, RangeEstimate
+from pipelines.results.retention import ends_of, estimate_of, pooled_retention
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric
 
@@ -42,7 +43,9 @@ ItemKey: TypeAlias = tuple[str, str]
 #: Estimates that have a value, by metric, start of the window and segment.
 _Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
 #: Kinds of estimates that are no averages over reports, or are made of tables together with such.
-FROM_TABLES = frozenset({"quantile", "cdf", "conversion", "string", "unexplained", "false_names"})
+NO_AVERAGES = frozenset(
+    {"quantile", "cdf", "conversion", "retention", "string", "unexplained", "false_names"}
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class PooledItem:
     windows: int
     cycles: Mapping[int, int]
     unit: str | None
-    method: Method
+    method: Method = Method.UNBIASED
     significant: bool | None = None
 
     @property
@@ -89,7 +92,7 @@ class RangePart:
     def records(self) -> Iterator[RangeEstimate]:
         """Yield the estimates."""
         for (kind, item), each in self.items.items():
-            low, high, error = _ends(each)
+            low, high, error = (None,) * 3 if each.method.biased else ends_of(each.estimate)
             yield RangeEstimate(
                 **self.named(),
                 kind=kind,
@@ -128,7 +131,7 @@ def parts_of(
         groups = groupby(runs, lambda run: run.key)
         of_tables = [each for _, of_metric in groups for each in tables(list(of_metric))]
     found = [
-        RangePart(run, {**_items(run, rows), **more})
+        RangePart(run, {**_items(run, rows), **_retention(run, rows), **more})
         for run, more in zip(runs, of_tables, strict=True)
     ]
     if not any(part.items for part in found):
@@ -147,21 +150,29 @@ def _items(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
             of_piece = rows.get((run.key, start, name), ())
             present = _present(run.metric, of_piece)
             for row in of_piece:
-                if row.kind not in FROM_TABLES and row.kind not in OF_EXPERIMENTS:
+                if row.kind not in NO_AVERAGES and row.kind not in OF_EXPERIMENTS:
                     weight = row.reports * (present if row.kind == "mean" else 1.0)
                     found[row.kind, row.item].append((row, weight))
     items = {key: _pooled(run, each) for key, each in found.items()}
     return {key: each for key, each in items.items() if math.isfinite(each.drawn.value)}
 
 
+def _retention(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
+    """Return what part of the devices that were new in the windows came again in them, by age."""
+    pieces = [(run.key, start, name) for start, names in run.pieces.items() for name in names]
+    of_run = [row for piece in pieces for row in rows.get(piece, ())]
+    return {
+        ("retention", str(age)): PooledItem(rate, 1.0, rate.n, windows, {}, "share")
+        for age, rate, windows in pooled_retention(run.metric, of_run)
+        if math.isfinite(rate.value)
+    }
+
+
 def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> PooledItem:
-    in_window = math.sqrt(design_effect(run.plan, run.metric))
-    estimates = []
+    in_window = design_effect(run.plan, run.metric)
+    estimates = [estimate_of(row).widened(1 / in_window) for row, _ in rows]
     cycles: dict[int, int] = defaultdict(int)
     for row, _ in rows:
-        value = math.nan if row.value is None else row.value
-        error = math.inf if row.standard_error is None else row.standard_error / in_window
-        estimates.append(Estimate(value, error, row.reports, row.reports_by_level))
         cycles[cycle_of(run, row.window_start)] += row.reports
     found = pooled(estimates, [weight for _, weight in rows])
     methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
@@ -225,9 +236,8 @@ def compared(parts: Sequence[RangePart], others: Sequence[RangePart]) -> list[Ra
 
 def _are_nested(run: WindowRun, other: WindowRun) -> bool:
     """Return whether a segment is compared with all reports; refuse what has some in common."""
-    if not {each.window_start for each in run.windows} & {
-        each.window_start for each in other.windows
-    }:
+    starts, others = ({each.window_start for each in of.windows} for of in (run, other))
+    if not starts & others:
         return False
     names = {*names_of(run.segment), *names_of(other.segment)}
     if (experiment := run.plan.experiment) is not None and experiment.name in names:
@@ -253,7 +263,7 @@ def _differences(part: RangePart, other: RangePart, *, nested: bool) -> Iterator
     for (kind, item), one in part.items.items():
         if (two := other.items.get((kind, item))) is None:
             continue
-        if nested and kind not in FROM_TABLES:
+        if nested and kind not in NO_AVERAGES:
             found = _of_segment(part.run, one, two)
         else:
             found = difference(one.estimate, two.estimate)
@@ -288,14 +298,6 @@ def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDif
     rest = effect_of(run, cycles, [max(all_ - own, 0) for own, all_ in levels])
     share = min(max(one.weight / whole.weight, 0.0), 1.0)
     return part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
-
-
-def _ends(item: PooledItem) -> tuple[float | None, float | None, float | None]:
-    """Return the interval and the standard error of an estimate, if it has any."""
-    found = item.estimate
-    if item.method.biased or not math.isfinite(found.standard_error):
-        return None, None, None
-    return *found.interval(), found.standard_error
 
 
 def _by_window(rows: Iterable[EstimateRecord]) -> _Rows:

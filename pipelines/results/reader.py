@@ -215,8 +215,8 @@ class ResultsReader:
     def range_estimates(self, wanted: WindowRange) -> list[RangeEstimate]:
         """Return estimates of a run of windows put together, by segment if that is asked for.
 
-        Shares and means are pooled from published estimates. Quantiles, distributions and strings
-        come from the state directory, and are missing without one.
+        Shares, means and retention are pooled from published estimates. Quantiles, distributions
+        and strings come from the state directory, and are missing without one.
 
         Raises ParameterError if there is nothing of it, or its plan is not known.
         """
@@ -269,8 +269,7 @@ class ResultsReader:
             of_plan = Chosen(*name)
             kinds = (replace(of_plan, kind=kind) for kind in OF_EXPERIMENTS)
             rows = [] if plan.experiment is None else map(self.estimates, kinds)
-            effects = effects_of(plan, [row for each in rows for row in each])
-            found += effects
+            found += effects_of(plan, [row for each in rows for row in each])
         names, metric = sorted({each.metric for each in found}), chosen.metric
         if metric is not None and found and metric not in names:
             without = any(each.name == metric for plan in self.plans() for each in plan.metrics)
@@ -536,9 +535,8 @@ def _of_windows(view: View, starts: sql.CTE) -> sql.Select[Any]:
 
 def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
     columns = view.table.c
-    where = [
-        *_same(view.table, chosen, "collector", "plan", "version", "metric", "segment", "kind")
-    ]
+    names = ("collector", "plan", "version", "metric")
+    where = [*_same(view.table, chosen, *names, "segment", "kind")]
     if chosen.items is not None and "item" in columns:
         where.append(columns.item.in_(chosen.items))
     if "window_start" not in columns:
@@ -547,7 +545,7 @@ def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
         where.append(columns.window_start.in_(map(milliseconds, chosen.starts)))
     if chosen.since is not None:
         where.append(columns.window_end > milliseconds(chosen.since))
-    among = [*_same(NEWEST, chosen, "collector", "plan", "version", "metric")]
+    among = [*_same(NEWEST, chosen, *names)]
     if chosen.until is not None:
         where.append(columns.window_start < milliseconds(chosen.until))
         among.append(NEWEST.c.window_start < milliseconds(chosen.until))

@@ -1,13 +1,14 @@
-"""Retention: what part of the devices that were new in one window came again in later ones."""
+"""Retention: what part of the devices that were new in a window came again in later ones."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
-from operator import attrgetter
+from datetime import datetime, timedelta
 
 from mechanisms.estimate import Estimate
-from mechanisms.estimators.ratios import retention
+from mechanisms.estimators.ratios import covariance_of_numbers, retention
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -15,50 +16,92 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 def retention_of(
     plans: Iterable[CompiledPlan], rows: Sequence[EstimateRecord]
 ) -> Iterator[RetentionRate]:
-    """Yield the retention of all metrics with ages, where a window is as long as a step of age.
-
-    The last age is open, and so has no retention.
-    """
+    """Yield the retention of all metrics with ages, window by window."""
     metrics = {
         MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
         for plan in plans
         for metric in plan.measured
-        if metric.measure is not None and metric.measure.kind == "age"
-        if metric.measure.every == metric.window
     }
     found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
     for row in rows:
-        if row.kind == "share" and row.key in metrics:
+        if row.key in metrics:
             found.setdefault((row.key, row.segment), []).append(row)
-    for (key, _), of_segment in sorted(found.items()):
-        yield from _of_metric(metrics[key], of_segment)
+    for (key, segment), of_segment in sorted(found.items()):
+        for age, (now,), (then,) in _cohorts(metrics[key], of_segment):
+            rate = retention([estimate_of(now)], [estimate_of(then)], metrics[key].panel)
+            low, high, error = ends_of(rate)
+            yield RetentionRate(
+                *key,
+                segment=segment,
+                since=then.window_start,
+                age=age,
+                value=None if error is None else rate.value,
+                low=low,
+                high=high,
+                standard_error=error,
+                reports=now.reports,
+            )
 
 
-def _of_metric(metric: CompiledMetric, rows: Sequence[EstimateRecord]) -> Iterator[RetentionRate]:
-    step = timedelta(milliseconds=metric.window)
-    shares = {(row.window_start, row.item): row for row in rows if row.standard_error is not None}
-    for then in sorted(shares.values(), key=attrgetter("window_start")):
-        for age in range(1, len(metric.labels) - 1) if then.item == metric.labels[0] else ():
-            now = shares.get((then.window_start + age * step, metric.labels[age]))
-            if now is not None:
-                rate = retention(_estimate(now), _estimate(then), metric.panel)
-                known = rate.region is not None
-                low, high = rate.interval() if known else (None, None)
-                yield RetentionRate(
-                    *then.key,
-                    segment=then.segment,
-                    since=then.window_start,
-                    age=age,
-                    value=rate.value if known else None,
-                    low=low,
-                    high=high,
-                    standard_error=rate.standard_error if known else None,
-                    reports=now.reports,
-                )
+def pooled_retention(
+    metric: CompiledMetric, rows: Iterable[EstimateRecord]
+) -> Iterator[tuple[int, Estimate, int]]:
+    """Yield ages, the retention of all windows together, and how many of them it is made of.
+
+    ``rows``: estimates of windows, or of segments that have no reports in common. Devices count
+    that were new in one of the windows, where the one that is so much later is there as well.
+    """
+    pairs = metric.mechanism.pairs()
+    sides: dict[int, tuple[list[EstimateRecord], list[EstimateRecord]]] = {}
+    for age, came, were_new in _cohorts(metric, rows):
+        now, then = sides.setdefault(age, ([], []))
+        now += came
+        then += were_new
+    for age, (now, then) in sides.items():
+        # A window can be on both sides, and then its reports are.
+        new = {(row.window_start, row.segment): estimate_of(row).value for row in then}
+        shared = sum(
+            covariance_of_numbers(estimate_of(row).value + new[at], row.reports_by_level, pairs)
+            for row in now
+            if (at := (row.window_start, row.segment)) in new
+        )
+        estimates = [*map(estimate_of, now)], [*map(estimate_of, then)]
+        windows = len({row.window_start for row in (*now, *then)})
+        yield age, retention(*estimates, metric.panel, shared), windows
 
 
-def _estimate(row: EstimateRecord) -> Estimate:
-    value, error = row.value, row.standard_error
-    assert value is not None
-    assert error is not None
-    return Estimate(value, error, row.reports, tuple(row.reports_by_level))
+def _cohorts(
+    metric: CompiledMetric, rows: Iterable[EstimateRecord]
+) -> Iterator[tuple[int, list[EstimateRecord], list[EstimateRecord]]]:
+    """Yield ages, the shares of those who came at it, and of those who were new so long before.
+
+    In order of the windows in which they were new; only of windows as long as a step of age. The
+    last age is open, and so has no retention.
+    """
+    measure, step = metric.measure, timedelta(milliseconds=metric.window)
+    if measure is None or (measure.kind, measure.every) != ("age", metric.window):
+        return
+    shares: dict[tuple[datetime, str], list[EstimateRecord]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "share" and row.standard_error is not None:
+            shares[row.window_start, row.item].append(row)
+    for start in sorted({start for start, _ in shares}):
+        for age, label in [*enumerate(metric.labels)][1:-1]:
+            now = shares.get((start + age * step, label))
+            then = shares.get((start, metric.labels[0]))
+            if now and then:
+                yield age, now, then
+
+
+def estimate_of(row: EstimateRecord) -> Estimate:
+    """Return the estimate of a row, with a normal interval; NaN and infinite where none is."""
+    value = math.nan if row.value is None else row.value
+    error = math.inf if row.standard_error is None else row.standard_error
+    return Estimate(value, error, row.reports, row.reports_by_level)
+
+
+def ends_of(found: Estimate) -> tuple[float | None, float | None, float | None]:
+    """Return the interval and the standard error of an estimate, if it has any."""
+    if not math.isfinite(found.standard_error):
+        return None, None, None
+    return *found.interval(), found.standard_error

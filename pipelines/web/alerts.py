@@ -72,12 +72,9 @@ def _chart(judgement: Judgement) -> charts.Chart | None:
         return None
     first = max(0, len(series.values) - _WINDOWS)
     starts = [series.start(at) for at in range(first, len(series.values))]
-    values = [
-        _in_window(each, value, reach, series.unit)
-        for each, value, reach in zip(
-            starts, series.values[first:].tolist(), 1.96 * series.errors[first:], strict=True
-        )
-    ]
+    reaches = 1.96 * series.errors[first:]
+    points = zip(starts, series.values[first:].tolist(), reaches, strict=True)
+    values = [_in_window(*point, series.unit) for point in points]
     shown = replace(line, values=line.values[first:], errors=line.errors[first:])
     name, unit = series.figure.name, series.unit or ""
     windows = charts.Line(name, starts, values, [False] * len(starts), shown)

@@ -28,6 +28,7 @@ from pipelines.alerts.watch import AlertWatch
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
 from pipelines.http.problems import Faults, body_of, problem
 from pipelines.results.database import NoResultsError, UnreadableError
+from pipelines.results.fields import milliseconds
 from pipelines.results.notes import Notes
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import MetricKey
@@ -211,7 +212,7 @@ def application(
                 raise HTTPException(404, "There is no such metric, or it has no reports yet.")
             shown = views.newest(windows)
             if asked is not None:
-                same = [each for each in windows if str(rendering.milliseconds(each)) == asked]
+                same = [each for each in windows if str(milliseconds(each.window_start)) == asked]
                 if not same:
                     raise HTTPException(404, "The metric has no such window.")
                 shown = same[0]

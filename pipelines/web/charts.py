@@ -222,9 +222,8 @@ def _inside(written: bytes) -> str:
     """Return what is inside matplotlib's SVG, without styles, and with a title for each mark."""
     svg = _with_titles(written.decode())
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    unused = r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
+    svg = re.sub(unused, "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
     return re.sub(r' style="([^"]*)"', _attributes, svg)
 

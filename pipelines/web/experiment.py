@@ -57,9 +57,6 @@ def _chart(known: Sequence[ArmEffect]) -> charts.Chart:
         looks = "all" if row.look_value is None else "planned"
         reach = f"at {looks} looks {formats.interval(low, high, row.unit)}"
         values.append((value, ends, f"{name}: {formats.quantity(value, row.unit)}, {reach}"))
-    label = (
-        "difference of shares, in percentage points"
-        if unit == "share"
-        else f"difference, {unit}".rstrip(", ")
-    )
+    of_shares = "difference of shares, in percentage points"
+    label = of_shares if unit == "share" else f"difference, {unit}".rstrip(", ")
     return charts.intervals("Differences from the first arm", names, values, unit, label)

@@ -13,7 +13,7 @@ from pipelines.results.reader import Chosen
 from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import charts, formats
 from pipelines.web.snapshot import MOST_WINDOWS
-from pipelines.web.views import MetricView, ends_of, name_of
+from pipelines.web.views import MetricView, ends_of, name_of, told
 from sotto.design.questions import question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -124,12 +124,10 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
     if all(rate.value is None for rate in rates):
         return None
     names = [f"new from {formats.day(rate.since)}" for rate in rates]
-    values: list[charts.Value] = []
-    for name, rate in zip(names, rates, strict=True):
-        ends = None if rate.low is None or rate.high is None else (rate.low, rate.high)
-        came = formats.quantity(rate.value, "share")
-        between = formats.interval(rate.low, rate.high, "share")
-        values.append((rate.value, ends, f"{name}: {came}, interval of 95 % {between}"))
+    values = [
+        told(name, rate.value, rate.low, rate.high, "share")
+        for name, rate in zip(names, rates, strict=True)
+    ]
     title = f"Devices that came again {formats.day(now.window_start)}"
     return {
         "chart": charts.intervals(title, names, values, "share", "share that came again"),
@@ -250,8 +248,8 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
     predicted = _predicted(view.plan, view.metric, view.shown.reports, _share(view.headlines))
     errors = () if predicted is None else predicted.errors
     colours = charts.level_names(len(counts))
-    shown = [each for each in view.windows if len(each.reports_by_level) == len(counts)]
-    shown = shown[-MOST_WINDOWS:]
+    alike = [each for each in view.windows if len(each.reports_by_level) == len(counts)]
+    shown = alike[-MOST_WINDOWS:]
     return {
         "chart": None
         if len(shown) < 2

@@ -75,7 +75,8 @@ def _moved(row: EstimateRecord, offset: float, sign: int = 1) -> EstimateRecord:
     )
     if sign < 0:
         low, high = high, low
-        row = replace(row, forged_down=row.forged_up, forged_up=row.forged_down)
+        reach = row.reach and tuple((down, up) for up, down in row.reach)
+        row = replace(row, forged_down=row.forged_up, forged_up=row.forged_down, reach=reach)
     return replace(row, value=value, shown=shown, low=low, high=high)
 
 

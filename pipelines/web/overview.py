@@ -148,8 +148,7 @@ def problems(view: PageView) -> list[tuple[str, str | None]]:
         found.append((text, view.links.page("alerts")))
     for key, start in sorted(snapshot.alarms)[: _PROBLEMS - len(found)]:
         window = next((w for w in snapshot.windows(key) if w.window_start == start), None)
-        text = (
-            f"Reports of {key.metric} from {formats.day(start)} are not what honest devices send."
-        )
+        day = formats.day(start)
+        text = f"Reports of {key.metric} from {day} are not what honest devices send."
         found.append((text, view.links.metric(key, window) or view.links.metric(key)))
     return found[:_PROBLEMS]

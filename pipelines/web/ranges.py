@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pipelines.results.range_windows import names_of
 from pipelines.results.records import RangeComparison, RangeEstimate
-from pipelines.web import charts, formats
-from pipelines.web.views import MetricView, name_of
+from pipelines.web import charts
+from pipelines.web.views import MetricView, name_of, told
 from sotto.errors import ParameterError
 
 #: Figures that are drawn, and listed, at most.
@@ -37,27 +37,17 @@ def ranges(view: MetricView) -> Mapping[str, object] | None:
 
 def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | None:
     """Return the differences as a chart, those of the unit that comes first."""
-    drawn = [
-        (each, (each.low, each.high))
-        for each in rows
-        if each.low is not None and each.high is not None and each.unit == rows[0].unit
-    ][:_DRAWN]
+    drawn = [each for each in rows if each.low is not None and each.unit == rows[0].unit][:_DRAWN]
     if not drawn:
         return None
     unit = rows[0].unit or ""
-    return charts.intervals(
-        f"{view.title}: differences",
-        [f"{each.segment} {name_of(each)}".strip() for each, _ in drawn],
-        [(each.difference, ends, _said(each)) for each, ends in drawn],
-        unit,
-        "difference of shares" if unit == "share" else f"difference, {unit}",
-    )
-
-
-def _said(row: RangeComparison) -> str:
-    ends = formats.interval(row.low, row.high, row.unit)
-    more = formats.quantity(row.difference, row.unit)
-    return f"{row.segment} {name_of(row)}: {more}, interval of 95 % {ends}".strip()
+    names = [f"{each.segment} {name_of(each)}".strip() for each in drawn]
+    values = [
+        told(name, each.difference, each.low, each.high, unit)
+        for name, each in zip(names, drawn, strict=True)
+    ]
+    label = "difference of shares" if unit == "share" else f"difference, {unit}"
+    return charts.intervals(f"{view.title}: differences", names, values, unit, label)
 
 
 def _is_listed(row: RangeEstimate | RangeComparison) -> bool:

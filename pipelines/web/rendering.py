@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 from markupsafe import Markup
 
+from pipelines.results.fields import milliseconds
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import MetricKey, Window
 from pipelines.web import charts, formats, views
@@ -66,11 +67,6 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def milliseconds(window: Window) -> int:
-    """Return a window's start as addresses have it."""
-    return round(window.window_start.timestamp() * 1000)
-
-
 def _path(*parts: object) -> str:
     return "/" + "/".join(quote(str(part), safe="") for part in parts)
 
@@ -87,7 +83,7 @@ class ServedLinks:
     def metric(
         self, key: MetricKey, window: Window | None = None, query: RangeQuery | None = None
     ) -> str | None:
-        asked = [] if window is None else [("window", str(milliseconds(window)))]
+        asked = [] if window is None else [("window", str(milliseconds(window.window_start)))]
         asked += [] if query is None else query.parameters
         path = _path("metrics", *key)
         return f"{path}?{urlencode(asked)}" if asked else path

@@ -203,15 +203,11 @@ class ResultsSnapshot:
         for kind, item in figures:
             bounds = BOUNDS if (kind, item) == ("mean", "") else ()
             wanted.setdefault(ASKED.get(kind, kind), []).extend([*bounds, item])
+        starts = [each.window_start for each in windows]
+        chosen = Chosen(**key._asdict(), segment=segment, starts=starts)
         for kind, items in wanted.items():
-            chosen = Chosen(
-                **key._asdict(),
-                segment=segment,
-                kind=kind,
-                items=tuple(items),
-                starts=[each.window_start for each in windows],
-            )
-            for each in readable(self.reader.estimates(chosen), self.metric_of):
+            only = replace(chosen, kind=kind, items=items)
+            for each in readable(self.reader.estimates(only), self.metric_of):
                 name = (each.kind, each.item, each.segment)
                 found.setdefault(name, {})[each.window_start] = each
         return found

@@ -17,7 +17,7 @@ from pipelines.results.records import (
     RangeEstimate,
     Window,
 )
-from pipelines.web import formats
+from pipelines.web import charts, formats
 from pipelines.web.boards import Board
 from pipelines.web.ordinals import ASKED, beyond
 from pipelines.web.snapshot import HEADLINES, ResultsSnapshot
@@ -222,6 +222,15 @@ def figure_of(row: EstimateRecord) -> str:
     return f"{row.kind} {row.item}".strip()
 
 
+def told(
+    name: str, value: float | None, low: float | None, high: float | None, unit: str | None
+) -> charts.Value:
+    """Return an estimate as charts take it, with a text that says what it is."""
+    between = f"interval of 95 % {formats.interval(low, high, unit)}"
+    ends = None if low is None or high is None else (low, high)
+    return value, ends, f"{name}: {formats.quantity(value, unit)}, {between}"
+
+
 def ends_of(row: EstimateRecord) -> str:
     """Return an estimate's interval of 95 %, or that it is biased and so has none."""
     return formats.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
@@ -247,6 +256,8 @@ def name_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
         return row.item
     if row.kind == "cdf":
         return f"at or below {row.item}"
+    if row.kind == "retention":
+        return f"came again at age {row.item}"
     if row.kind == "beyond":
         return beyond(row.item)
     kind = "mean rank" if (row.kind, row.unit) == ("mean", "rank") else row.kind

@@ -218,11 +218,8 @@ def _disks(places: Mapping[str, Path]) -> list[Disk]:
     for name, path in places.items():
         with suppress(OSError):
             found.setdefault(path.stat().st_dev, ([], path))[0].append(name)
-    disks = []
-    for names, path in found.values():
-        usage = shutil.disk_usage(path)
-        disks.append(Disk(" and ".join(names), usage.free, usage.total))
-    return disks
+    usages = [(" and ".join(names), shutil.disk_usage(path)) for names, path in found.values()]
+    return [Disk(places, usage.free, usage.total) for places, usage in usages]
 
 
 def stale(health: Iterable[Health], last: LastRun | None, now: int) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 import subprocess
-import threading
 
 import pytest
 from device_plans import DAY, HOUR, START, VAST, WEEK, items, metric, plan, reports
 from scripts import FORK, run
+from waiting import at_once
 
 from clientsdk import Outcome
 from clientsdk.testing import FakeClock, SeededClient
@@ -145,11 +145,7 @@ def test_threads_count_together(path, drawn):
         for _ in range(300):
             outcomes.append(client.record("app", item))
 
-    threads = [threading.Thread(target=work, args=(item,)) for item in "abca"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, "abca")
     assert set(outcomes) == {Outcome.ACCEPTED}
     client.clock.advance(days=7)
     client.flush()

@@ -56,10 +56,6 @@ def rejects(messages, *plans, append=START + 2 * WEEK):
     return decoded.rejects
 
 
-def key_of(message):
-    return message[-TRAILER:-64]
-
-
 def names_of(message):
     return {row.pseudonym for run in decode_message(message).groups for row in run.rows}
 

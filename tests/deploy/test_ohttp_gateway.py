@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from oblivious import prefixed, served
 from programs import needed
+from waiting import at_once
 
 from clientsdk.publishers.ohttp import (
     KeyConfiguration,
@@ -258,11 +259,7 @@ def test_many_devices_at_once_with_two_keys(gateway, target):
     def device(keys: bytes) -> None:
         statuses.extend(asked(gateway, report(), keys).status for _ in range(25))
 
-    threads = [threading.Thread(target=device, args=(keys,)) for keys in (first, second) * 4]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(device, (first, second) * 4)
     assert statuses == [204] * 200
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ import sqlalchemy as sql
 from documented_queries import DEVICES, comparable, grafana_queries, queries
 from local_postgres import LocalPostgres
 from stored_results import FIRST, project
+from waiting import at_once
 
 from examples.notebooks.small_job import play
 from pipelines.bounded.run import aggregate
@@ -94,18 +94,14 @@ def test_views_have_timestamps_and_all_has_comments(url: sql.URL) -> None:
 def test_several_writers_make_the_views_at_once(reader: ResultsReader, url: sql.URL) -> None:
     failures = []
 
-    def prepare() -> None:
+    def prepare(_: int) -> None:
         try:
             with SqlSink(url) as database:
                 database.prepare()
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=prepare) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(600)
+    at_once(prepare, range(4))
     assert failures == []
     project(url)
     assert len(reader.windows()) == 7

@@ -19,7 +19,7 @@ from device_plans import reporter
 from kafka.errors import KafkaTimeoutError
 from messages import SOMEBODY, message, pseudonym
 from publishing import TOPIC, played_cluster, taken
-from waiting import wait_until
+from waiting import at_once, wait_until
 
 from clientsdk import KafkaPublisher
 from clientsdk.publishers import kafka, kafka_connections
@@ -356,11 +356,7 @@ def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
         except PublishError as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=send, args=(n,)) for n in range(2 * kafka_connections.LIMIT)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(600)
+    at_once(send, range(2 * kafka_connections.LIMIT))
     publisher.close()
     assert failed == []
     assert len(publisher._connections._open) == 0

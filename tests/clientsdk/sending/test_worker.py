@@ -21,6 +21,7 @@ from slow_publishers import (
     wait_until,
     wait_until_due,
 )
+from waiting import at_once
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.sending import backoff, worker
@@ -369,15 +370,11 @@ def test_threads_that_record_first_at_once_start_one_sender():
     client = device(publisher)
     together = threading.Barrier(8, timeout=PATIENCE)
 
-    def work():
+    def work(_):
         together.wait()
         client.record("colour", "a")
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    at_once(work, range(8))
     publisher.wait_for(1)
     assert len(senders()) == 1
     client.close(PATIENCE)

@@ -12,7 +12,7 @@ from statistical import check_binomial
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.frequency import shares
-from mechanisms.estimators.ratios import Ratio, conversions, retention
+from mechanisms.estimators.ratios import Ratio, conversions, covariance_of_numbers, retention
 
 REACH = np.array([1, 0.6, 0.3, 0.15, 0.05])
 STEPS = -np.diff(np.append(REACH, 0))
@@ -55,7 +55,7 @@ def test_retention_is_as_sure_as_its_references(epsilon: float, widths: tuple[fl
     for n, width in zip((10**4, 10**5, 10**6), widths, strict=True):
         counts = expected(mechanism, n, law)
         then, now, *_ = shares(counts, np.array([n]), mechanism.pairs())
-        found = retention(now, then)
+        found = retention([now], [then])
         assert found.value == pytest.approx(0.5, abs=0.02)
         assert 1.96 * found.standard_error == pytest.approx(width, rel=0.03)
 
@@ -78,7 +78,7 @@ def covered(epsilon: float) -> Iterator[tuple[str, int]]:
         for values, age in ((later, 1), (new, 0)):
             counts = drawn(ages, values, draw)
             both.append(shares(counts, counts.sum(axis=1), ages.pairs())[age])
-        low, high = retention(*both).interval()
+        low, high = retention(*([each] for each in both)).interval()
         kept += low <= later[1] / new[0] <= high
     yield from zip(("cart", "address", "pay", "paid"), hits.tolist(), strict=True)
     yield "retention", kept
@@ -88,6 +88,28 @@ def covered(epsilon: float) -> Iterator[tuple[str, int]]:
 def test_fieller_s_intervals_cover_what_they_say(epsilon: float) -> None:
     for name, hits in covered(epsilon):
         check_binomial(hits, RUNS, 0.95, label=(name, hits / RUNS))
+
+
+def test_retention_of_several_windows_covers_what_it_says() -> None:
+    """Four windows: new devices in three, those who came later in three, and so both in two."""
+    ages, draw, hits = GeneralizedRandomizedResponse(1.0, 4), np.random.default_rng(31), 0
+    weeks = np.array(
+        [[3000, 0, 7000, 0], [2500, 1500, 3000, 0], [2000, 1200, 0, 0], [0, 900, 0, 9]]
+    )
+    ends = ages.matrix(0)[:, 0] * ages.matrix(0)[:, 1] / (ages.p - ages.q) ** 2
+    known = [covariance_of_numbers(w[:2].sum() / w.sum(), [w.sum()], ages.pairs()) for w in weeks]
+    assert known == pytest.approx(-weeks @ ends)
+    for _ in range(RUNS):
+        drawn_weeks = [drawn(ages, week, draw) for week in weeks]
+        found = [shares(week, week.sum(axis=1), ages.pairs()) for week in drawn_weeks]
+        new, came = [each[0] for each in found[:-1]], [each[1] for each in found[1:]]
+        shared = sum(
+            covariance_of_numbers(one.value + other.value, one.reports_by_level, ages.pairs())
+            for one, other in zip(new[1:], came[:-1], strict=True)
+        )
+        low, high = retention(came, new, covariance=shared).interval()
+        hits += low <= 3600 / 7500 <= high
+    check_binomial(hits, RUNS, 0.95)
 
 
 def test_panels_add_the_chance_of_turns() -> None:
@@ -100,7 +122,7 @@ def test_panels_add_the_chance_of_turns() -> None:
             Estimate(float(count / 10_000), error / 10_000, 10_000, (10_000,)) for count in turns
         ]
         for said in hits:
-            low, high = retention(back, new, said).interval()
+            low, high = retention([back], [new], said).interval()
             hits[said] += low <= 26_000 / 40_000 <= high
     check_binomial(hits[13], RUNS, 0.95)
     assert hits[1] < RUNS / 4
@@ -119,9 +141,8 @@ def test_a_ratio_to_what_may_be_none_has_no_interval() -> None:
 def test_levels_are_averaged_as_shares_are() -> None:
     mechanism = GeneralizedRandomizedResponse((1.0, 2.0), 3)
     counts = np.array([[500, 300, 250], [900, 300, 200]])
-    first, second, third = (
-        each.value for each in shares(counts, counts.sum(axis=1), mechanism.pairs())
-    )
+    known = shares(counts, counts.sum(axis=1), mechanism.pairs())
+    first, second, third = (each.value for each in known)
     found = [each.value for each in conversions(counts, mechanism.pairs())]
     assert found == pytest.approx([second + third, third / (second + third)])
     assert first + second + third == pytest.approx(1)

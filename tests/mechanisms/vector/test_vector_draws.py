@@ -43,10 +43,6 @@ def ids(n: int, seed: int = SEED) -> NDArray[np.uint64]:
     return np.random.default_rng(seed).integers(0, 2**64, size=(n, 2), dtype=np.uint64)
 
 
-def as_bytes(rows: NDArray[np.uint64]) -> list[bytes]:
-    return [row.astype("<u8").tobytes() for row in rows]
-
-
 def a_value(mechanism: SeveralAnswers, u: float = 0.6180339887) -> Any:
     if hasattr(mechanism, "dimensions"):
         return tuple((u + i / 3) % 1 for i in range(mechanism.dimensions))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 
 import pytest
+from waiting import at_once
 
 from pipelines.collector import keys
 from pipelines.collector.keys import AppKeys, drop_key, new_key
@@ -39,13 +39,7 @@ def test_the_file_has_hashes_alone(tmp_path):
 def test_keys_made_at_one_time_are_all_kept(tmp_path):
     path = tmp_path / "keys.json"
     made: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: made.append(new_key(path, "app"))) for _ in range(12)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: made.append(new_key(path, "app")), range(12))
     found = AppKeys(path)
     assert [found.app_of(key) for key in made] == ["app"] * 12
 

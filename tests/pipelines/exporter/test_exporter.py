@@ -16,7 +16,7 @@ from committed_states import projected
 from prometheus_client.parser import text_string_to_metric_families
 from report_logs import START, append
 from step_plans import plans
-from waiting import wait_until
+from waiting import at_once, wait_until
 from watched import (
     CANDIDATES,
     exposition,
@@ -318,11 +318,7 @@ def test_scrapes_at_once_share_a_reading():
         yield [Snapshot("tests.example", 0, 0.1)]
 
     health = JobsCollector({"job": readers}, fresh=60)
-    threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: list(health.collect()), range(8))
     list(health.collect())
     assert number == 1
 

@@ -129,6 +129,13 @@ def test_the_interface_answers_retention(results: Path) -> None:
         assert {each["segment"] for each in more} == {"os=linux"}
         assert get(app, "/api/v1/retention", {"metric": "exports"}).json()["retention"] == []
         assert get(app, "/api/v1/retention", {"limit": 1}).status == 422
+        rows = get(app, "/api/v1/ranges", {"metric": "age", "by": "os"}).json()["ranges"]
+    pooled = [row for row in rows if row["kind"] == "retention"]
+    named = sorted((row["segment"], row["item"]) for row in pooled)
+    assert named == [(segment, age) for segment in ("os=linux", "os=mac") for age in "12"]
+    for row in pooled:
+        assert row["value"] == pytest.approx(1 / (int(row["item"]) + 1), abs=0.05)
+        assert row["low"] < row["value"] < row["high"]
 
 
 def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
