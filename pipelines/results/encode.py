@@ -65,16 +65,13 @@ def arrow_batch(view: RowSet, rows: Sequence[Row]) -> Any:
 def objects(view: RowSet, rows: Iterable[Row]) -> Iterator[dict[str, object]]:
     """Yield rows as JSON has them, by name of the column."""
     names = [column.name for column in view.columns]
-    times = [at for at, column in enumerate(view.columns) if column.kind == "time"]
-    booleans = [at for at, column in enumerate(view.columns) if column.kind == "boolean"]
+    shown: Mapping[Kind, Callable[[Any], object]] = {"time": time_text, "boolean": bool}
+    convert = [(at, shown[each.kind]) for at, each in enumerate(view.columns) if each.kind in shown]
     for row in rows:
         values = list(row)
-        for at in times:
+        for at, to in convert:
             if values[at] is not None:
-                values[at] = time_text(values[at])
-        for at in booleans:
-            if values[at] is not None:
-                values[at] = bool(values[at])
+                values[at] = to(values[at])
         yield dict(zip(names, values, strict=True))
 
 

@@ -235,8 +235,7 @@ def _title(row: Row, *, several: bool) -> str:
 
 
 def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
-    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
-    name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
+    name = _name(row["kind"], row["item"], row["unit"])
     interval = _interval(row["low"], row["high"])
     intervals = [interval, _interval(*(row[end] for end in _UNDER))] if under else [interval]
     numbers = (_number(row[_FIRST]), *intervals, *(_number(row[each]) for each in _OTHERS))
@@ -248,7 +247,7 @@ def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
         remark += f"{', ' * bool(remark)}by chance outside the range"
     if why := _withheld(row):
         remark = f"withheld: {why}"
-    return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
+    return (name, *numbers, f"{row['n']:,}", remark)
 
 
 def _interval(low: object, high: object) -> str:
@@ -351,7 +350,7 @@ def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:
             remark = "biased" if row.low is None else "" if row.method == "unbiased" else row.method
             interval = _interval(row.low, row.high)
             numbers = (_number(row.value), interval, f"{row.reports:,}", f"{row.windows:,}")
-            cells.append((_range_item(row), *numbers, str(remark or "")))
+            cells.append((_name(row.kind, row.item, row.unit), *numbers, str(remark or "")))
         lines += [title, *_indented(cells), ""]
     return lines
 
@@ -383,7 +382,7 @@ def comparisons(found: Sequence[RangeComparison], *, everything: bool) -> list[s
                 figures = (row.value, row.against, row.difference)
                 numbers = (*map(_number, figures), _interval(row.low, row.high))
                 smallest, remark = _number(row.smallest_found), "biased" * (row.low is None)
-                cells.append((_range_item(row), *numbers, smallest, remark))
+                cells.append((_name(row.kind, row.item, row.unit), *numbers, smallest, remark))
         lines += [title, *_indented(cells), ""]
     lines.append("'found from' is the smallest true difference that is told from zero in 80 % of")
     lines.append("cases. Intervals are of the reports counted, and each holds by itself: of many")
@@ -406,10 +405,9 @@ def _compared_title(row: RangeComparison) -> str:
     return f"{_range_title(row)} against {against}"
 
 
-def _range_item(row: OfRange) -> str:
-    unit = "" if row.unit in (None, "share") else f"({row.unit})"
-    name = " ".join(part for part in (row.kind, row.item, unit) if part)
-    return name.removeprefix("share ")
+def _name(kind: str, item: str, unit: str | None) -> str:
+    shown = "" if unit in (None, "share") else f"({unit})"
+    return " ".join(filter(None, (kind, item, shown))).removeprefix("share ")
 
 
 def _stands_out(row: OfRange) -> bool:

@@ -326,8 +326,7 @@ class ResultsReader:
             )
 
         def starts(row: sql.Row[Any]) -> list[int]:
-            wanted = {row.last} - {row.done, row.shown} if so_far else {row.shown} - {None}
-            return sorted(wanted)
+            return sorted({row.last} - {row.done, row.shown} if so_far else {row.shown} - {None})
 
         rows = self._of_newest(starts, query)
         return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))

@@ -378,10 +378,8 @@ def _is_for_programs(path: str) -> bool:
 
 
 def _answer(status: int, text: str) -> Response:
-    headers = {"cache-control": "no-store"}
-    if status == 401:
-        headers["www-authenticate"] = "Bearer"
-    return problem(status, text, headers)
+    asks = {"www-authenticate": "Bearer"} if status == 401 else {}
+    return problem(status, text, {"cache-control": "no-store", **asks})
 
 
 def _login(bad: str = "") -> Response:

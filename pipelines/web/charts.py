@@ -569,13 +569,10 @@ def levels(
     ends = [*at_days, at_days[-1] + min(np.diff(at_days), default=1.0)]
 
     def draw(axes: Axes) -> None:
-        bottom = np.zeros(len(starts))
-        colours = level_colours(len(by_level))
-        for at, (numbers, colour) in enumerate(zip(by_level, colours, strict=True), 1):
+        stacked = zip(by_level.cumsum(axis=0), by_level, level_colours(len(by_level)), strict=True)
+        for at, (top, numbers, colour) in enumerate(stacked, 1):
             text = titled(f"reports at level {at}")
-            top = bottom + numbers
-            axes.stairs(top, ends, baseline=bottom, fill=True, color=colour, gid=text)
-            bottom = top
+            axes.stairs(top, ends, baseline=top - numbers, fill=True, color=colour, gid=text)
         axes.set_ylim(0)
         scale(axes, "y", number, "reports by level")
         axes.locator_params("y", nbins=5)

@@ -7,8 +7,8 @@ from itertools import groupby
 
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from pipelines.results.records import ArmEffect, MetricKey
-from pipelines.web import charts, formats
-from pipelines.web.views import PageView
+from pipelines.web import charts
+from pipelines.web.views import PageView, told
 
 #: Differences that a chart and a table show at most.
 _CHARTED, _LISTED = 25, 200
@@ -52,11 +52,8 @@ def _chart(known: Sequence[ArmEffect]) -> charts.Chart:
     names = [f"{row.arm}: {row.metric} {row.item}".rstrip() for row in shown]
     values = []
     for name, row in zip(names, shown, strict=True):
-        value, low, high = row.told
-        ends = None if low is None or high is None else (low, high)
         looks = "all" if row.look_value is None else "planned"
-        reach = f"at {looks} looks {formats.interval(low, high, row.unit)}"
-        values.append((value, ends, f"{name}: {formats.quantity(value, row.unit)}, {reach}"))
+        values.append(told(name, row.told, row.unit, f"at {looks} looks"))
     of_shares = "difference of shares, in percentage points"
     label = of_shares if unit == "share" else f"difference, {unit}".rstrip(", ")
     return charts.intervals("Differences from the first arm", names, values, unit, label)

@@ -12,6 +12,7 @@ from mechanisms.planner.targets import Assumed
 from pipelines.results.reader import Chosen
 from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import charts, formats
+from pipelines.web.ordinals import steps_reached
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of, told
 from sotto.design.questions import question_of_metric
@@ -92,8 +93,11 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
     if view.shown.type in ("category", "top_item"):
         known.sort(key=lambda row: -(row.value or 0))
     first = known[:_CHARTED]
+    title = f"{view.title} {formats.day(view.shown.window_start)}"
+    # A funnel is drawn as one: who came to a step, or further.
+    drawn = steps_reached(view.rows, view.metric) or first
     return {
-        "chart": _chart(f"{view.title} {formats.day(view.shown.window_start)}", first, unit, label),
+        "chart": _chart(title, drawn, unit, label),
         "shown": len(first),
         "rows": known[:_LISTED],
         "total": len(known),
@@ -125,7 +129,7 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
         return None
     names = [f"new from {formats.day(rate.since)}" for rate in rates]
     values = [
-        told(name, rate.value, rate.low, rate.high, "share")
+        told(name, (rate.value, rate.low, rate.high), "share")
         for name, rate in zip(names, rates, strict=True)
     ]
     title = f"Devices that came again {formats.day(now.window_start)}"

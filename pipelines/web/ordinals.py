@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from pipelines.results.records import EstimateRecord, MetricKey
 from sotto.disclosure import facts
@@ -65,6 +66,22 @@ def readable(
         if (row.kind, row.item) == (ASKED.get(kind), item):
             found.append(replace(row if kind == "reached" else _moved(row, 1.0, -1), kind=kind))
     return found
+
+
+def steps_reached(
+    rows: Iterable[EstimateRecord], metric: CompiledMetric | None
+) -> list[EstimateRecord]:
+    """Return which share came to each step of a funnel but the first, or further; else none.
+
+    That is what the share up to the step before leaves, with the same interval.
+    """
+    kind, _ = asked_of(metric) or ("", "")
+    following = dict(pairwise(metric.labels)) if metric and kind == "reached" else {}
+    return [
+        replace(_moved(row, 1.0, -1), kind="reached", item=following[row.item])
+        for row in rows
+        if row.kind == "cdf" and row.item in following
+    ]
 
 
 def _moved(row: EstimateRecord, offset: float, sign: int = 1) -> EstimateRecord:

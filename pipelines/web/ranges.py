@@ -43,7 +43,7 @@ def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | 
     unit = rows[0].unit or ""
     names = [f"{each.segment} {name_of(each)}".strip() for each in drawn]
     values = [
-        told(name, each.difference, each.low, each.high, unit)
+        told(name, (each.difference, each.low, each.high), unit)
         for name, each in zip(names, drawn, strict=True)
     ]
     label = "difference of shares" if unit == "share" else f"difference, {unit}"

@@ -223,11 +223,12 @@ def figure_of(row: EstimateRecord) -> str:
 
 
 def told(
-    name: str, value: float | None, low: float | None, high: float | None, unit: str | None
+    name: str, figures: Sequence[float | None], unit: str | None, of: str = "interval of 95 %"
 ) -> charts.Value:
-    """Return an estimate as charts take it, with a text that says what it is."""
-    between = f"interval of 95 % {formats.interval(low, high, unit)}"
+    """Return an estimate and its ends as charts take them, with a text that says what they are."""
+    value, low, high = figures
     ends = None if low is None or high is None else (low, high)
+    between = f"{of} {formats.interval(low, high, unit)}"
     return value, ends, f"{name}: {formats.quantity(value, unit)}, {between}"
 
 

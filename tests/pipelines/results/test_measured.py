@@ -21,7 +21,7 @@ from pipelines.bounded.run import aggregate
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
 from pipelines.results.retention import retention_of
-from pipelines.web.metric import retention
+from pipelines.web.metric import retention, shares
 from pipelines.web.rendering import Anchors, static_file
 from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import MetricView, headlines, name_of
@@ -37,12 +37,9 @@ METRICS = f"""\
   exports: {{type: ordinal, edges: [0, 1, 2], measure: {{count: export}}, {REST}}}
   opened: {{type: boolean, measure: {{used: open}}, window: 7d, ladder: [{LAST}, {{epsilon: 15}}]}}
 """
-PLAN = parse_plan(
-    plan_head("measured", (60, 6000), shards=1, minimum_reports=1).replace(
-        "metrics:", "segments: {os: [linux, mac]}\nmetrics:"
-    )
-    + METRICS
-).compile()
+HEAD = plan_head("measured", (60, 6000), shards=1, minimum_reports=1)
+SPLIT = HEAD.replace("metrics:", "segments: {os: [linux, mac]}\nmetrics:")
+PLAN = parse_plan(SPLIT + METRICS).compile()
 DEVICES, WEEKS = 60, 4
 SEGMENTS = {"", "os=linux", "os=mac"}
 
@@ -80,9 +77,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_retention_is_of_those_who_were_new(results: Path) -> None:
     with ResultsReader.of_state(results) as reader:
         found = reader.retention()
-    first = {
-        (each.segment, each.age): each for each in found if each.since.timestamp() == START / 1000
-    }
+    new = [each for each in found if each.since.timestamp() == START / 1000]
+    first = {(each.segment, each.age): each for each in new}
     assert {segment for segment, _ in first} == SEGMENTS
     for segment in SEGMENTS:
         assert first[segment, 1].value == pytest.approx(1 / 2, abs=0.05)
@@ -194,6 +190,10 @@ def test_pages_begin_with_what_people_ask_of_measures(results: Path) -> None:
             assert row.value == pytest.approx(value, abs=0.01)
             assert row.low < row.value < row.high
             assert row.forged_down >= 0 <= row.forged_up
+            if key.metric == "checkout":
+                steps = [(each["name"], each["value"]) for each in shares(view)["chart"].table]
+                assert [name for name, _ in steps] == ["reached cart", "reached paid"]
+                assert [each for _, each in steps] == pytest.approx([2 / 3, 1 / 3], abs=0.02)
             card, *others = headlines(snapshot.headlines[key])
             assert (card.kind, card.item) == (kind, item)
             assert card not in others
