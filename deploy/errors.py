@@ -1,4 +1,4 @@
-"""What keeps a service from being started here."""
+"""Errors that say why a service cannot be started here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Java archives from Maven, in a cache folder, checked against a committed list.
 
-The list names every file with its SHA-256, as ``sha256sum`` writes it. What is fetched gets its
-name only once every file is as listed; what is in the cache is checked again before each use. With
-a full cache no network is needed.
+The list names every file with its SHA-256, as ``sha256sum`` writes it. Files that are fetched get
+their names only once every file is as listed; files in the cache are checked again before each use.
+With a full cache no network is needed.
 """
 
 from __future__ import annotations

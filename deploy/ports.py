@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 #: Below what Linux, macOS and Windows give to who asks for any port: until a program listens on
 #: its own, which may take seconds, and while it is down, no connection of another takes it.
 _NOT_HANDED_OUT = range(20_000, 32_768)
-#: What this process has given already: whoever asked may not listen on it yet, or not just now.
+#: Ports that this process has given: whoever asked may not listen on one yet, or not just now.
 _given: set[int] = set()
 
 

@@ -23,7 +23,7 @@ from pipelines.storage.directory import StateDirectory
 from sotto.errors import SottoError
 
 CADDYFILE = Path(__file__).with_name("caddy") / "Caddyfile"
-#: Where the aggregator looks for what is new so often.
+#: The aggregator looks for new reports this often.
 EVERY = "5s"
 
 
@@ -84,7 +84,7 @@ Ctrl-C ends it; what is not counted yet is counted after the next start."""
 def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
     """Return the programs that collect and count, by name; the collector listens on loopback.
 
-    Where ``data`` has a file ``apps.json``, requests need one of the keys in it.
+    Requests need one of the keys in the file ``apps.json`` of ``data``, if there is one.
     """
     log, state = data / "log", data / "state"
     for folder in (log, state):
@@ -118,7 +118,7 @@ def _page(data: Path, port: int) -> list[str]:
 def _require_plans(given: Path, state: Path) -> None:
     """Raise DeployError unless there is a plan that can be used, also beside those of the state."""
     try:
-        # What cannot be used of a folder the collector says.
+        # The collector itself names the files of a folder that cannot be used.
         if given.is_dir():
             PlanFiles([], given, lambda warning: None)
         else:

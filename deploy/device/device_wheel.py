@@ -3,9 +3,9 @@
 ``clientsdk`` and ``sotto`` become the package ``sottovoce``, and ``mechanisms`` becomes
 ``sottovoce._mechanisms``, so that no name can be one of the app's own. A module is taken along if
 the SDK imports it, by whatever way: at its head, in a function, or as a mechanism that a plan may
-name. What a mechanism's functions import is left out: they are estimates, which no device makes,
-and need numpy. Imports, names of modules in strings, docstrings and comments are changed, and
-nothing else.
+name. Modules that only a mechanism's functions import are left out: they make estimates, which no
+device makes, and need numpy. Imports, names of modules in strings, docstrings and comments are
+changed, and nothing else.
 
 This is a build backend for pip (PEP 517): ``pip install ./deploy/device``.
 """
@@ -26,7 +26,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PACKAGE = "sottovoce"
-#: What the packages of this tree become.
+#: The names that the packages of this tree have in the wheel.
 PREFIXES = {
     "clientsdk": PACKAGE,
     "sotto": PACKAGE,

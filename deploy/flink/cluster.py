@@ -29,7 +29,7 @@ START_SECONDS = 120
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the job manager, the job server and the pool of workers listen.
+    """Ports at which the job manager, the job server and the pool of workers listen.
 
     ``rpc`` is for the task manager, ``artifacts`` for the files of a pipeline.
     """

@@ -5,8 +5,8 @@ a new number each time. Flink never forgets the name of a state: each costs some
 later checkpoint and 40 KB of the task manager's heap, so that a reader that looks for records every
 few seconds fills both (https://github.com/apache/beam/issues/27648; corrected in Beam's source in
 July 2026, after the releases that Maven has for Flink 1.19). These states are kept by key, and the
-key is the element. Where an element has one remainder at a time, as those of our pipelines have,
-one name does for all of them: the two calls that append numbers to the name are taken out.
+key is the element. An element of our pipelines has one remainder at a time, so that one name does
+for all of them: the two calls that append numbers to the name are taken out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Flink's ``config.yaml`` says, and the command of each process of a session."""
+"""The contents of Flink's ``config.yaml``, and the command of each process of a session."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def configuration(
         "restart-strategy.exponential-delay.max-backoff": "10 s",
         "restart-strategy.exponential-delay.reset-backoff-threshold": "5 min",
         "restart-strategy.exponential-delay.attempts-before-reset-backoff": 100,
-        # Of each shuffle of a bounded pipeline; 512 would be 16 MB.
+        # Each shuffle of a bounded pipeline needs so many buffers; 512 would be 16 MB.
         "taskmanager.network.sort-shuffle.min-buffers": 64,
         # One that was killed is missed soon.
         "heartbeat.interval": 2_000,

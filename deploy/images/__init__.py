@@ -1,1 +1,1 @@
-"""What runs in containers: images, one process of Flink each, passwords that nobody thinks up."""
+"""Containers: their images, one process of Flink in each, passwords that nobody thinks up."""

@@ -22,7 +22,7 @@ from sotto.errors import SottoError
 
 #: Ports: of clients and of task managers at the job manager, of the job server, of the pool.
 REST, RPC, JOB, ARTIFACTS, POOL = 8081, 6123, 8099, 8098, 50000
-#: Where all processes keep checkpoints and savepoints, and what each has for itself.
+#: The folder of all processes' checkpoints and savepoints, and the folder that each has for itself.
 SHARED, OWN = Path("/var/lib/flink"), Path("/tmp/flink")
 MANAGER, WORKER, SERVER = "jobmanager", "taskmanager", "jobserver"
 ROLES = (MANAGER, WORKER, SERVER)

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent.parent.parent / "build" / "compose"
 #: Whom the broker knows by their certificates, and where it is reached from which of them.
 INSIDE, OUTSIDE = "kafka:19092", "127.0.0.1:9092"
 CLIENTS = {"admin": INSIDE, "aggregator": INSIDE, "reader": INSIDE, "devices": OUTSIDE}
-#: Where a container finds its folder.
+#: The path at which a container finds its folder.
 MOUNTED = Path("/keys")
 _HOSTS = ("DNS:kafka", "DNS:localhost", "IP:127.0.0.1")
 
@@ -30,7 +30,7 @@ def make(folder: Path = FOLDER) -> None:
     folder.chmod(0o700)
     _make_keys(folder / "keys")
     _make_password(folder / "postgres.env", "POSTGRES_PASSWORD")
-    # Who asks the database has the same password under the name that its library reads.
+    # Clients of the database get the same password under the name that their library reads.
     password = (folder / "postgres.env").read_text("ascii").partition("=")[2].strip()
     _write(folder / "client.env", {"PGPASSWORD": password})
     # Grafana reads results as a role that can change nothing.

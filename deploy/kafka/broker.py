@@ -58,12 +58,12 @@ class LocalBroker:
 
     @property
     def servers(self) -> str:
-        """Where clients connect to, ``host:port``."""
+        """The address that clients connect to, ``host:port``."""
         return str(json.loads(self.client_file.read_text("utf-8"))["servers"])
 
     @property
     def port(self) -> int:
-        """Where it listens, once it has been started."""
+        """The port at which it listens, once it has been started."""
         return self._ports(0)[0]
 
     @property

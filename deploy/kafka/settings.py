@@ -1,4 +1,4 @@
-"""What a broker's ``server.properties`` says."""
+"""The contents of a broker's ``server.properties``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from deploy.certificates import Keys
 from deploy.ports import HOST
 
-#: Who may do everything, and who may do what ``sotto topics create`` allows them.
+#: The user who may do everything, and roles, which may do what ``sotto topics create`` allows.
 USER = "sotto"
 ROLES = ("devices", "aggregator", "reader", "operator")
 MECHANISM = "SCRAM-SHA-512"
@@ -59,7 +59,7 @@ def tls(keys: Keys, password: str) -> dict[str, object]:
         "listener.name.controller.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": MECHANISM,
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
-        # Who is allowed nothing may do nothing; the node itself is known by its certificate.
+        # Nobody may do what no rule allows them; the node itself is known by its certificate.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
         "super.users": f"User:{USER};User:CN=localhost",

@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parent / "gateway"
 BUILT = ROOT / "build" / "ohttp"
 #: How long fetching and building, and a start, may take, in seconds.
 BUILD_SECONDS, START_SECONDS = 600, 60
-#: Where Go's own installer puts it.
+#: The folder into which Go's own installer puts the command ``go``.
 _USUAL = "/usr/local/go/bin"
 
 
@@ -48,7 +48,7 @@ def _build(source: Path, to: Path) -> None:
     if go is None:
         raise MissingToolError("Go is not installed: install Go 1.24 or newer (https://go.dev/dl)")
     unfinished = to.with_suffix(".new")
-    # What is fetched is checked against go.sum, and no other version of Go is.
+    # Modules that are fetched are checked against go.sum; no other version of Go is fetched.
     settings = {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
     try:
         done = subprocess.run(
