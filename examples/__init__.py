@@ -1,1 +1,1 @@
-"""What Sotto does, on real data."""
+"""Examples of what Sotto does, on real data."""

@@ -1,4 +1,4 @@
-"""What belongs to one installation of an app: its folder, and the client in it."""
+"""One installation of an app: its folder, and the client in it."""
 
 from __future__ import annotations
 

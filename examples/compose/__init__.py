@@ -1,1 +1,1 @@
-"""What is sent to the deployment in containers, to see it at work."""
+"""Reports for the deployment in containers, to see it at work."""

@@ -17,7 +17,7 @@ from clientsdk import NO_LIFETIME_BOUND, Broker, Client, CompiledPlan, KafkaPubl
 from sotto.plan.compile import load_plan
 
 PLAN = Path(__file__).with_name("plan.yaml")
-#: What `make compose-up` makes: with it reports can be sent, and nothing can be read.
+#: A file that `make compose-up` makes: with it reports can be sent, and nothing can be read.
 BROKER = Path("build/compose/keys/devices/client.json")
 #: True shares, for whoever compares the estimates with them.
 THEMES = {"light": 0.55, "dark": 0.35, "high-contrast": 0.1}

@@ -40,7 +40,7 @@ PLAN = Path(__file__).with_name("plan.yaml")
 #: The window that is watched as levels arrive, 28 days from 20 June 2013: its number.
 WATCHED = 567
 WATCHED_START = WATCHED * 28 * DAY
-#: What is watched: metric, kind and item of the estimate, and what it is.
+#: The estimates that are watched: metric, kind and item of each, and a name for people.
 WATCHED_ESTIMATES = (
     ("delayed", "share", "true", "delayed or cancelled"),
     ("dep_delay", "mean", "", "mean departure delay"),
@@ -54,7 +54,7 @@ MISBEHAVIOUR = 4 * WATCHED + 3
 
 @dataclass
 class Demo:
-    """Where the demo works, a directory made anew, and what it has so far.
+    """The demo: its settings, its directory, made anew, and the seconds of its stages so far.
 
     Only so many ``aircraft``, or all of them, are played back in so many ``processes``.
     """
@@ -113,7 +113,7 @@ def prepare(demo: Demo) -> Inputs:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What the replay left: the devices' side, the network's faults, the truth."""
+    """Results of the replay: the devices' side, the network's faults, the truth."""
 
     played: Played
     planted: Mapping[str, int]
@@ -139,7 +139,7 @@ def replay(demo: Demo, inputs: Inputs) -> Replayed:
 
 @dataclass(frozen=True)
 class Aggregated:
-    """What the aggregator did: its stops, and what it said of the watched window at each."""
+    """The aggregator's work: its stops, and what it said of the watched window at each."""
 
     runs: Sequence[RunResult]
     rows: Sequence[Sequence[Row]]

@@ -2,7 +2,7 @@
 
 A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages twice,
 holds some back until stronger levels have overtaken them, adds bytes that no device sent, and makes
-two aircraft misbehave. What it does is chosen so that it can be said afterwards exactly which
+two aircraft misbehave. Its faults are chosen so that it can be said afterwards exactly which
 reports must count: none but those of the misbehaving aircraft in the weeks in question drop out. So
 whatever a bit flip could turn into a believable report is not flipped.
 """
@@ -31,7 +31,7 @@ OVERSPENDS = "sends chains beyond its budget"
 RERANDOMIZES = "answers the same question twice"
 DAMAGED = "record damaged on disk"
 
-#: What the first and the second aircraft that report in a period do.
+#: Misbehaviour of the first and of the second aircraft that report in a period.
 _MISBEHAVIOURS = (OVERSPENDS, RERANDOMIZES)
 
 HOLD = 9 * DAY
@@ -49,7 +49,7 @@ class Misbehaviour:
 
 @dataclass(frozen=True)
 class Target:
-    """What a forged message must have to look like one of the plan's, about a category metric."""
+    """Properties of the plan's messages about a category metric, which a forged one must have."""
 
     fingerprint: bytes
     shards: int
@@ -74,7 +74,7 @@ class Target:
 class FaultyNetwork:
     """Delivers everything, and more; the seed says which messages are tampered with.
 
-    In each of ``periods`` the first two aircraft that report misbehave. Of all messages a share is
+    In each of ``periods`` the first two aircraft that report misbehave. A share of all messages is
     sent again (``duplicates``), ``held`` back if it carries first levels alone, or followed by one
     piece of each kind of ``garbage``. ``planted`` counts the faults.
     """

@@ -1,4 +1,4 @@
-"""What the demo found: plain values that the terminal story and the report both read.
+"""The demo's findings: plain values that the terminal story and the report both read.
 
 Shares are fractions of 1, delays minutes, distances miles, times milliseconds since the epoch,
 privacy amounts micro-epsilon unless a name says otherwise.
@@ -76,7 +76,7 @@ class Release:
 
 @dataclass(frozen=True)
 class MeasuredWeeks:
-    """What aircraft measured of themselves in the first weeks of the year.
+    """Figures that aircraft measured of themselves in the first weeks of the year.
 
     ``days`` are the shares of the days flown in the week that began at ``start``, ``again`` what
     part of the aircraft that were new in the first week had flights in later ones. ``compared`` has

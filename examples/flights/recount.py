@@ -1,7 +1,7 @@
 """Reads the log a second time, without the aggregator.
 
-What is not a true device's accepted row is dropped; the levels of the others are brought together
-by chain, and their last one is counted with the mechanisms' own kernels.
+Rows other than a true device's accepted rows are dropped; the levels of the rest are brought
+together by chain, and their last one is counted with the mechanisms' own kernels.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What only a simulation knows: which flight, or week of flights, each counted report was about.
+"""Facts that only a simulation knows: the flight, or week of flights, behind each counted report.
 
 The replay notes the row behind every chain that stayed. From these rows come the truths that
 estimates are compared with: that of the *kept* reports, which the intervals are about, and that
-of *all* flights, whether anything was recorded of them or not. What aircraft measure in a week is
-computed from the table alone.
+of *all* flights, whether anything was recorded of them or not. The truths of values that aircraft
+measure in a week are computed from the table alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Truth:
     ) -> Truth:
         """Leave out what misbehaving aircraft sent in the periods in which they did."""
         left_out = {(case.device, case.period) for case in misbehaved}
-        # Of a reservoir's rows the last one drawn stays; rows come in the order of time.
+        # The last row that a reservoir draws stays; rows come in the order of time.
         final = {
             (one.metric, one.device, one.period): one.row
             for one in kept

@@ -21,7 +21,7 @@ from .truth import KeptReports
 
 @dataclass(frozen=True)
 class Opinion:
-    """What the log says without the aggregator.
+    """Figures that the log gives without the aggregator.
 
     ``arrived`` says when each level of each metric's kept reports did (ms), ``windows`` has counts
     at the last level by metric and start; ``reports`` counts levels once.

@@ -31,7 +31,7 @@ def play(folder: Path, devices: int = 400) -> Path:
     for number in range(devices):
         clock = FakeClock(int(START.timestamp() * 1000) + chance.randrange(86_400_000))
         publisher = EmbeddedLogPublisher(folder / "log", fsync="never", clock=clock)
-        # What it sends reveals the values to anyone who knows the seed: they are made up.
+        # Its messages reveal the values to anyone who knows the seed: they are made up.
         client = SeededClient(
             plan, seed=number, publisher=publisher, clock=clock, leaks_values=True
         )

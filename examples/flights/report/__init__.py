@@ -15,7 +15,7 @@ from ..findings import Findings, date
 from . import charts
 
 _FOLDER = Path(__file__).parent
-#: Of all pages, and what this one has besides.
+#: The style sheet of all pages, and the one that this page has besides.
 STYLES = (STATIC / "style.css", _FOLDER / "style.css")
 
 

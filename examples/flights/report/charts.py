@@ -33,7 +33,7 @@ from ..findings import Comparison, Release, WindowSeries, date
 
 DAY = 86_400_000
 WINDOW_DAYS = 28
-#: What an axis of each unit counts.
+#: Labels of axes, which say what an axis of each unit counts.
 UNITS = {"share": "share of reports", "min": "minutes", "mi": "miles"}
 
 
