@@ -1,8 +1,8 @@
 """Aggregates a log or a topic in a process of its own, bound to one core, and says what it took.
 
-Beside it stands a *bound*. Of a log: reading it, decoding it and adding its rows up, without
-deduplication, levels, budgets, state or commits. Of a topic: consuming it with kafka-python and
-throwing it away.
+Beside it stands a *bound*. The bound of a log is reading it, decoding it and adding its rows up,
+without deduplication, levels, budgets, state or commits. The bound of a topic is consuming it with
+kafka-python and throwing it away.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sotto.wire.decode import decode
 
 
 class Aggregated(NamedTuple):
-    """What aggregating took: CPU and wall seconds, memory in MB, CPU seconds of the bound.
+    """Cost of aggregating: CPU and wall seconds, memory in MB, CPU seconds of the bound.
 
     ``stored`` is MB of the state directory.
     """

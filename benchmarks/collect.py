@@ -1,4 +1,4 @@
-"""What the HTTP collector carries on one core: requests of 1.3 kB, answered once they are on disk.
+"""Load that the HTTP collector carries on one core: requests of 1.3 kB, answered once on disk.
 
 ``sotto collect`` runs in a process that is bound to one core; the requests come from this one, on
 another. First as fast as it answers, over 256 connections; then at half that rate, at random times
@@ -38,7 +38,7 @@ SEED = 20_261_122
 
 
 class Load(NamedTuple):
-    """What a load was answered with: by status, requests, seconds each, and what they cost."""
+    """Answers to a load: requests by status, seconds in all and of each, and what they cost."""
 
     statuses: Counter[bytes]
     seconds: float

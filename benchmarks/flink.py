@@ -149,7 +149,7 @@ def _backlog(
 
 
 class _Done(NamedTuple):
-    """What a health document says: when, s; reports read, and those that are in a state."""
+    """Figures of a health document: its time, s; reports read, and those that are in a state."""
 
     time: float
     reports: int
@@ -169,5 +169,5 @@ def _until(bench: Bench, reached: Callable[[_Done], bool]) -> _Done:
     raise FlinkError(f"after {PATIENCE} s the job has done {done}")
 
 
-#: What becomes of a report that is not rejected.
+#: Outcomes of reports that are not rejected.
 _STEPPED = ("counted", "superseded", "duplicates", "revoked")

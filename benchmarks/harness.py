@@ -1,4 +1,4 @@
-"""What all benchmarks share: timing, running a measurement in a process of its own, tables."""
+"""Shared code of all benchmarks: timing, running a measurement in a process of its own, tables."""
 
 from __future__ import annotations
 

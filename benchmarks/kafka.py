@@ -1,8 +1,8 @@
 """From a Kafka topic to estimates in the database, on one core, beside kafka-python's own ceiling.
 
 A broker is started for it, on loopback. A message has one row, five (a device's), or fifty (ten
-devices of one shard). What is measured is CPU time of the aggregating process, which is bound to
-one core (``benchmarks.apart``).
+devices of one shard). The figures are CPU time of the aggregating process, which is bound to one
+core (``benchmarks.apart``).
 """
 
 from __future__ import annotations

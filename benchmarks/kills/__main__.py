@@ -24,7 +24,7 @@ from benchmarks.kills.witness import BrokenPromiseError, Witness
 
 #: Seconds within which a process that was killed, or one that opens a file, has to be through.
 _DEADLINE = 60
-#: Of so many kills one falls on the birth of a device.
+#: One kill in so many falls on the birth of a device.
 _BIRTHS = 10
 _AUDITS = 20
 

@@ -1,4 +1,4 @@
-"""What a process of the kill run does until it is killed: record, and send, for ever."""
+"""The process of the kill run: it records, and sends, until it is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: all bytes ever published, and the ledger after each kill."""
+"""Compares all bytes ever published with the ledger after each kill."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Witness:
         acknowledged = _size(self._folder / "acks")
         ledger = read_file(self._folder / "device.db")
         counted = self._counted()
-        # Of a period that is through, all is published before the ledger says so.
+        # All messages of a finished period are published before the ledger says that it is over.
         self._read_published()
         self._check_ledger(ledger, acknowledged)
         spent = {period.number: period.spent for period in ledger.periods}

@@ -42,7 +42,7 @@ _TOLERANCE = 1e-6
 class Verdict:
     """Buckets by what became of them."""
 
-    #: Of which at least one level was.
+    #: Buckets of which at least one level was sent, or acknowledged.
     sent: int
     acknowledged: int
     #: How often buckets count; ``more`` has also those that count less than 0.
@@ -173,7 +173,7 @@ def _counts(
 
 
 class Spent(NamedTuple):
-    """What a pseudonym has spent in its budget period, micro-epsilon."""
+    """The amounts that a pseudonym has spent in its budget period, micro-epsilon."""
 
     period: int
     accepted: int

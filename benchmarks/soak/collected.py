@@ -19,7 +19,7 @@ from pipelines.sources.base import BoundedSource
 from pipelines.sources.log import EmbeddedLog
 from sotto.log.reader import partitions, segments
 
-#: Where a collector writes.
+#: Stores that a collector can write to.
 STORES = ("log", "kafka")
 #: How long a collector may take to answer after its start, or to end, in seconds.
 PATIENCE = 120
@@ -50,7 +50,7 @@ class HttpStage(Stage):
 
     @property
     def destination(self) -> list[str]:
-        """Where senders send to: through the network."""
+        """The address that senders send to, through the network."""
         return [f"http://{HOST}:{self.proxy.port}"]
 
     @property

@@ -22,13 +22,13 @@ CHECK_EVERY = 10
 
 
 class Play(ABC):
-    """What counts the reports of a stage, and what can happen to it."""
+    """An aggregator of a stage's reports, and the faults that can happen to it."""
 
-    #: Where reports come from.
+    #: The stage that reports come from.
     stage: Stage
     #: Kinds of faults: their shares of a run, and how each is brought about; whether it has hit.
     kinds: Mapping[str, tuple[int, Callable[[Any, Injection], bool]]]
-    #: What can be chosen in a kind, if anything.
+    #: The variants that a kind has to choose from, if any.
     choices: Mapping[str, Sequence[str]]
 
     @property
@@ -80,7 +80,7 @@ def schedule(
 
 @dataclass
 class Outcome:
-    """What a run has come to so far."""
+    """The results of a run so far."""
 
     faults: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)

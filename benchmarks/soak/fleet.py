@@ -29,7 +29,7 @@ SYMBOLS = 128
 LEVELS = 3
 SECOND = 1000
 
-#: What real devices record beside them, in the same plan.
+#: The metric that real devices record beside the fleet's, in the same plan.
 COLOUR = "colour"
 
 _PLAN = """\
@@ -64,7 +64,7 @@ def plan_of() -> CompiledPlan:
 class Fleet:
     """Devices, known by number from 0."""
 
-    #: Of :func:`plan_of`.
+    #: The plan that :func:`plan_of` returns.
     plan: CompiledPlan
     #: When device 0 records, ms; a multiple of a second.
     base: int
@@ -100,7 +100,7 @@ class Fleet:
 
 
 class Progress:
-    """What a fleet has sent, and what of it was acknowledged: noted before and after.
+    """Levels that a fleet has sent, noted before, and those acknowledged, noted afterwards.
 
     It is a file mapped into memory, made with zeros if it does not exist, so that it outlives a
     sender that is killed: what was about to be sent counts as sent, what was not yet noted as
@@ -126,8 +126,8 @@ class Progress:
     def count(self, name: str) -> int:
         """Return how many devices have ``begun``, or how many ``messages`` were handed over.
 
-        Of these ``repeated`` had been acknowledged before, and ``reordered`` came after a newer
-        level of their values.
+        Among the messages ``repeated`` had been acknowledged before, and ``reordered`` came after
+        a newer level of their values.
         """
         return int(self._counts[self._COUNTS.index(name)])
 

@@ -29,7 +29,7 @@ from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
-#: Of every session.
+#: Task slots of every session.
 SLOTS = 2
 #: How long a job may take to run again, in seconds.
 PATIENCE = 600

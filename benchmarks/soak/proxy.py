@@ -13,12 +13,12 @@ from deploy.ports import HOST
 
 _CHUNK = 1 << 16
 _RESET = struct.pack("ii", 1, 0)
-#: What a slow network passes on at a time, in bytes, and how often, in seconds.
+#: A slow network passes on so many bytes at a time, and pauses so many seconds between.
 _PIECE, _PAUSE = 64, 0.02
 
 
 class Network(StrEnum):
-    """What the network does."""
+    """The network's behaviour."""
 
     WHOLE = "whole"
     #: Swallows everything, both ways; nobody is told.
@@ -45,7 +45,7 @@ class _Connection:
     def __init__(self, client: socket.socket, broker: socket.socket) -> None:
         self.client = client
         self.broker = broker
-        # Whose bytes have been swallowed: nothing of theirs may follow.
+        # The ends whose bytes have been swallowed: nothing of theirs may follow.
         self.swallowed: set[socket.socket] = set()
         self.half_closed = False
 
@@ -74,7 +74,7 @@ class Proxy:
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def become(self, network: Network) -> None:
-        """Change the network. What was swallowed before it is whole is lost with its connection."""
+        """Change the network. Bytes swallowed before it is whole are lost with their connection."""
         self._network = network
         if network is Network.WHOLE:
             self._whole.set()

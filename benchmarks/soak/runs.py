@@ -38,25 +38,25 @@ from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError, BrokerError
 from sotto.plan.registry import Registry
 
-#: What a run that could not go on ends with; why is in its log.
+#: The exit status of a run that could not go on; its log says why.
 REFUSED = 3
 KILLED = -signal.SIGKILL
 #: How long a run may take, in seconds, on a machine that has much else to do: more is a fault.
 PATIENCE = 900
 #: Reports that a run takes at most: so few that a run commits several times.
 MAX_REPORTS, _FEW = 2_000, 1_000
-#: Where a run may be killed: at a step of its commit, or in the middle of writing a file.
+#: Points at which a run may be killed: steps of its commit, and the middle of writing a file.
 STEPS = (*COMMIT_STEPS, "write")
 
 
 class Orders(NamedTuple):
-    """What a run is to do."""
+    """Instructions for a run."""
 
     source: BoundedSource
     state: str
     log: str
     max_reports: int = MAX_REPORTS
-    #: Where the system kills it: one of ``STEPS``; nowhere if the step is empty.
+    #: The point at which the system kills it: one of ``STEPS``; it does not if this is empty.
     step: str = ""
     occurrence: int = 1
     #: The longest file that it may write; 0 for any.

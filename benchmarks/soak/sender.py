@@ -29,12 +29,12 @@ BATCH = 50
 STORM = 2000
 #: How long the broker may take to acknowledge, in seconds.
 PATIENCE = 3.0
-#: What is sent of a device's values: mostly all levels, sometimes not the newest, or not all.
+#: Levels that are sent of a device's values: mostly all, sometimes not the newest, or not all.
 _WANTED = (0b111, 0b111, 0b111, 0b111, 0b011, 0b101, 0b001, 0b100)
-#: Of what a killed process did not know to be acknowledged, this share is never sent again.
+#: This share of what a killed process did not know to be acknowledged is never sent again.
 _GIVEN_UP = 0.1
 
-#: What a sender handles; whoever starts it blocks them until it has its handlers.
+#: Signals that a sender handles; whoever starts it blocks them until it has its handlers.
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 DEVICES = 24

@@ -1,4 +1,4 @@
-"""What every fault run plays in: broker, network, topic, disk, the fleet and real devices."""
+"""The stage of every fault run: broker, network, topic, disk, the fleet and real devices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Injection(NamedTuple):
     kind: str
     #: Which step, network or process; empty where there is no choice.
     what: str = ""
-    #: Of a step.
+    #: The occurrence of a step, from 1, at which the fault happens.
     occurrence: int = 1
     #: When, after a run was started, and how long.
     delay: float = 0.0
@@ -85,7 +85,7 @@ class Disk:
 
 
 class Stage:
-    """Who sends, so many messages of the fleet a second, and what they send through, running.
+    """Running senders, with so many messages of the fleet a second, and what they send through.
 
     ``disk`` is the folder in its own that can be filled; ``advertised``: whether clients of the
     broker are told to come through the network.
@@ -133,12 +133,12 @@ class Stage:
 
     @property
     def destination(self) -> list[str]:
-        """Where senders send to, as arguments of theirs."""
+        """The destination of senders, as arguments of theirs."""
         return [str(self.broker.client_file), "--topic", str(self.topic)]
 
     @property
     def source(self) -> BoundedSource:
-        """What runs aggregate."""
+        """The reports that runs aggregate."""
         return KafkaTopics(Broker.from_file(self.broker.client_file), [self.topic])
 
     def start_sender(self, name: str) -> None:

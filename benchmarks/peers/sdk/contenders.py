@@ -1,4 +1,4 @@
-"""What each SDK is asked to do, as an app would write it.
+"""Scripts for each SDK, as an app would write them.
 
 They are texts, not functions: each runs in an interpreter that has loaded nothing else. ``HOST``
 is where messages go: an address on loopback.
@@ -147,7 +147,7 @@ OURS = (
     sotto("sotto, switched off", options="settings=clientsdk.Settings(disabled=True),", on=False),
     sotto("sotto, without consent", on=False),
 )
-#: What SQLite takes by itself for transactions that survive the death of the process as ours do.
+#: SQLite by itself, with transactions that survive the death of the process as ours do.
 TRANSACTIONS = (
     Contender(
         "sqlite3, an account alone",
@@ -222,7 +222,7 @@ PEERS = (
     ),
 )
 _AGED = "clock=lambda: time.time() + shift,"
-#: What the first of ours is where time passes: an app's own clock costs something at each event.
+#: The first of ours with a clock that moves on: an app's own clock costs something at each event.
 AGED = sotto(OURS[0].name, options=_AGED)
 _HTTP = sotto(
     "sotto", publisher="clientsdk.HttpPublisher(f'http://127.0.0.1:{HOST[1]}')", options=_AGED

@@ -1,7 +1,7 @@
 """The table: what each SDK costs, and whether ours costs no more than it may.
 
-What takes time or memory is compared with OpenTelemetry in the same run, turn by turn: how many
-milliseconds it takes says more about the machine.
+Time and memory are compared with OpenTelemetry's in the same run, turn by turn: how many
+milliseconds an event takes says more about the machine.
 
 Each contender runs in an interpreter of its own, which prints what it measures of itself. Messages
 go to one of three addresses on loopback: a server that takes everything, one that accepts
@@ -46,7 +46,8 @@ EVENTS = 4000
 #: Seconds after which a process that does not end is killed.
 PATIENCE = 30.0
 CHAINS = 5000
-#: What others are compared with: it keeps an event in memory until a thread of its own sends it.
+#: The contender that others are compared with: it keeps an event in memory until a thread of its
+#: own sends it.
 MEASURE = "opentelemetry, logger.emit"
 #: How many times as long as that one of ours may take, median and mean.
 LIMITS = {
@@ -60,7 +61,7 @@ LIMITS = {
 #: System calls of a durable recording: SQLite's for one that changes two pages, most of them locks,
 #: one for randomness, and now and then a page that is split.
 CALLS = 13.0
-#: What every script begins with; it loads nothing but what is built in.
+#: The first lines of every script; they load nothing but what is built in.
 _PRELUDE = """\
 import sys, time
 sys.path[0] = {root!r}
@@ -89,7 +90,7 @@ _MEMORY = """
 status = open("/proc/self/status").read()
 print(int(status.partition("VmRSS:")[2].split()[0]) / 1024)
 """
-#: What is done at exit is measured by itself.
+#: The last lines of a script: they leave out the work at exit, which is measured by itself.
 _LEAVE = "\nimport os\nsys.stdout.flush()\nos._exit(0)\n"
 _SIZE = f"""
 import os
