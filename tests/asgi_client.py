@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request was answered with; names of headers in lower case."""
+    """The answer to a request; names of headers in lower case."""
 
     status: int
     headers: Mapping[str, str]

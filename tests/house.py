@@ -54,7 +54,7 @@ class SourceFile:
 
 @dataclass
 class House:
-    """Figures of the tree: code lines by folder, sentences of the packages, files by class name."""
+    """Figures of the tree: code lines by folder, sentences, the packages' files by class name."""
 
     code: Counter[str] = field(default_factory=Counter)
     sentences: list[str] = field(default_factory=list)
@@ -132,9 +132,9 @@ def measure() -> House:
         for path in sorted((ROOT / folder).rglob("*.py")):
             file = measure_file(path.read_text())
             house.code[folder] += file.code
+            name = path.relative_to(ROOT).as_posix()
+            house.sentences += [f"{name}: {said}" for said in file.sentences]
             if folder in PACKAGES:
-                name = path.relative_to(ROOT).as_posix()
-                house.sentences += [f"{name}: {said}" for said in file.sentences]
                 for cls in file.classes:
                     house.classes.setdefault(cls, []).append(name)
     return house

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sotto.wire.format import Row, encode_message
 
-#: Who sends where it does not matter.
+#: The pseudonym of a sender, for tests in which it does not matter.
 SOMEBODY = b"a pseudonym here"
 
 

@@ -51,7 +51,7 @@ _start_process = BaseProcess.start
 
 
 class Draws:
-    """What one test or shared fixture draws: a generator for each thread, seeded by its name."""
+    """The draws of one test or shared fixture: a generator for each thread, seeded by its name."""
 
     def __init__(self, name: str, *, real: bool) -> None:
         self.name, self.real, self.processes = name, real, False

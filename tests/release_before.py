@@ -1,4 +1,4 @@
-"""What release 0.4.0 wrote (``tests/data/v0_4_0``), unpacked for a test."""
+"""Files that release 0.4.0 wrote (``tests/data/v0_4_0``), unpacked for a test."""
 
 from __future__ import annotations
 

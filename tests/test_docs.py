@@ -1,4 +1,4 @@
-"""What the documents show is run.
+"""Runs the code and the commands that documents show.
 
 In the README and in docs/: a ``python`` block is executed, and the tests that it defines are
 called; a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console``
@@ -191,7 +191,7 @@ def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> No
     assert len(shown) >= 8
     warned = []
     for text in shown:
-        # Of strings that are looked for nothing is charged.
+        # Candidates cost nothing, and their files are not here.
         bare = re.sub(r",? *candidates: \S+\.txt", "", text)
         found = warnings(parse_plan(bare).compile(), Levels(), now_ms())
         warned += [text] * bool(found)

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-#: What each package may import of the project.
+#: Packages of the project that each package may import.
 ALLOWED = {
     "mechanisms": {"mechanisms"},
     "papers": {"mechanisms", "papers"},
@@ -25,7 +25,7 @@ ALLOWED = {
     "sotto_cli": {"mechanisms", "sotto", "clientsdk", "pipelines", "sotto_cli"},
 }
 OURS = {"mechanisms", "papers", "sotto", "clientsdk", "pipelines", "sotto_cli"}
-#: What an app embeds; each must be importable without anything installed beside it.
+#: Modules that an app embeds; each must be importable without anything installed beside it.
 BARE = [
     "mechanisms.registry",
     "sotto.plan.compiled",
@@ -33,8 +33,8 @@ BARE = [
     "sotto.log.writer",
     "clientsdk",
 ]
-#: Where functions import modules of the project, and why; everywhere else a module's imports are at
-#: its head. What ends in a dot stands for all that begins so; the first that fits counts.
+#: Modules whose functions import modules of the project, and why; all other modules import at their
+#: head. A name that ends in a dot stands for all that begin so; the first that fits counts.
 IMPORTED_LATE = {
     "pipelines.maintenance.backup": "a backup does without Beam",
     "mechanisms.": "a device loads a mechanism without its estimators and without numpy",
@@ -167,7 +167,7 @@ def test_functions_import_only_where_a_reason_is_given() -> None:
 
 
 def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> None:
-    """Of what an aggregator publishes; whoever made them of counts elsewhere could forget to."""
+    """An aggregator's estimates have one maker; whoever made them elsewhere could forget to."""
     makers = {
         *("mechanisms.estimators.frequency.frequencies", "mechanisms.string.decoding.decode"),
         *("mechanisms.number.answers.question_estimates", "mechanisms.ordinal.estimates.ordinal"),

@@ -137,7 +137,7 @@ def test_a_state_directory_goes_on_and_keeps_its_history(tmp_path: Path) -> None
 
 
 def test_a_run_that_was_killed_is_finished_for_a_new_database(tmp_path: Path) -> None:
-    """What is committed has to be published before it can be projected."""
+    """Committed windows have to be published before they can be projected."""
     state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
     directory = StateDirectory(state)
     intent = FrozenLog(log, directory.manifest()).take(1_000_000)

@@ -128,5 +128,5 @@ def test_a_slow_network_takes_its_time_and_loses_nothing(proxy, connection):
     while len(found) < len(sent):
         found += connection.recv(1000)
     assert found == sent
-    # Of ten pieces, one way.
+    # Ten pieces went one way, with a pause after each.
     assert time.monotonic() - begin > 0.15

@@ -1,4 +1,4 @@
-"""What all tests of the SDK need."""
+"""Fixtures that all tests of the SDK need."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def _connections_are_kept(monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    """Where the state file of a device is to be."""
+    """The path at which a device is to have its state file."""
     return tmp_path / "device.db"

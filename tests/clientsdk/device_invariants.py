@@ -1,4 +1,4 @@
-"""What must hold of a device after every step of its life."""
+"""Invariants of a device, which must hold after every step of its life."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ QUIET |= {"copy", "restore", "lose", "damage", "cut", "alter"}
 class Collector:
     """Every message that was handed to a publisher, taken or not, as an aggregator would read it.
 
-    What cannot be is noted, and not raised: a client would take that for a fault of the publisher.
+    A message that cannot be is noted, and raises no error: a client would take that for a fault of
+    the publisher.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Collector:
             self.chains[each.chain] = each.event // WEEK, each.pseudonym, cost
 
     def counted(self) -> Counter[int]:
-        """What was handed out, in micro-epsilon, by the number of the period."""
+        """The micro-epsilon that were handed out, by the number of the period."""
         found = Counter[int]()
         for period, _, cost in self.chains.values():
             found[period] += cost
@@ -103,14 +104,14 @@ def refused(message: bytes, plan: CompiledPlan, append: int) -> bool:
 
 
 class Invariants:
-    """What must hold after every step, whatever came before.
+    """Conditions that must hold after every step, whatever came before.
 
     - One chain has one payload a level, one plan and one event; a message is of one pseudonym and
       goes to its shard; it is charged for, in the file, before the publisher sees its first byte.
     - A period has one pseudonym, and no other period has it or a key that signed its messages; an
-      aggregator accepts every message. What is handed out of it is spent there, what is spent is
-      reserved, and neither ever falls; a refused value reserves nothing, and neither recording nor
-      sending goes beyond the ceilings. A withdrawal refunds nothing.
+      aggregator accepts every message. An amount that is handed out of it is spent there, one that
+      is spent is reserved, and neither ever falls; a refused value reserves nothing, and neither
+      recording nor sending goes beyond the ceilings. A withdrawal refunds nothing.
     - After an accident what was spent is still reserved, and no period has more than its ceiling.
     - Nothing waits, and nothing is sent, without consent.
     - A chain that no longer waits, pseudonym and key of a period that is through, the secret of

@@ -102,7 +102,7 @@ class DeviceMachine:
         stores = [each._store for each in self.clients.values() if each._is_open]
         self.owes = any(each.erasure.pending or each.stopped for each in stores)
 
-    # What is there.
+    # Steps about plans and clients.
 
     def _plan(self, who: str, words: list[str]) -> None:
         """``plan METRICS`` is the usual one; ``plan later: METRICS`` is one to start with."""
@@ -149,7 +149,7 @@ class DeviceMachine:
         if client._is_open:
             client._store.database.disconnect()
 
-    # What an app does.
+    # Steps of an app.
 
     def _record(self, who: str, words: list[str]) -> str:
         said = parts(words, ("value",))
@@ -243,7 +243,7 @@ class DeviceMachine:
         except StoreError:
             return "StoreError"
 
-    # What passes.
+    # Steps of time, of the receiver and of failures.
 
     def _wait(self, who: str, words: list[str]) -> None:
         self.clock.now += duration(" ".join(words))
@@ -322,7 +322,7 @@ class DeviceMachine:
         finally:
             database.connection = sound
 
-    # What becomes of files.
+    # Steps that copy, lose or damage files.
 
     def _files(self, what: str) -> list[Path]:
         return [self.path.with_name(self.path.name + suffix) for suffix in _FILES[what]]
@@ -379,7 +379,7 @@ class DeviceMachine:
         with closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(" ".join(words))
 
-    # What is said of it.
+    # Steps that ask for the device's state.
 
     def _consent(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
@@ -399,7 +399,7 @@ class DeviceMachine:
         return LEDGER[key](ledger)
 
     def _sent(self, who: str, words: list[str]) -> str:
-        """What has been received since this was asked last: metrics, each with its level."""
+        """The reports received since this was asked last: metrics, each with its level."""
         found = reports(self.receiver.messages[self._told_of :])
         self._told_of = len(self.receiver.messages)
         return ", ".join(f"{self._name(each)} {each.level + 1}" for each in found) or "nothing"
@@ -439,7 +439,7 @@ class DeviceMachine:
         return "yes" if " ".join(words) in str(self.clients[who].ledger()) else "no"
 
 
-#: What comes of a step that says nothing of it.
+#: The result of a step that expects none.
 _USUAL = {
     "record": "accepted",
     "agree": "yes",

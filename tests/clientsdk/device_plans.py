@@ -198,7 +198,7 @@ def reports(messages: Iterable[tuple[int, bytes]]) -> list[Sent]:
 
 
 def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, int]:
-    """What an aggregator counts: micro-epsilon of the newest levels, by pseudonym.
+    """The amounts that an aggregator counts: micro-epsilon of the newest levels, by pseudonym.
 
     Fails if a device ever sent two payloads for one key or bound a chain twice.
     """

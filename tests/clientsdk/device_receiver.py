@@ -45,7 +45,7 @@ class Receiver(MemoryPublisher):
 
 
 class Tally:
-    """What came of one client's calls."""
+    """The results of one client's calls."""
 
     def __init__(self) -> None:
         self.outcomes = Counter[tuple[str, Outcome]]()

@@ -44,7 +44,7 @@ def _weeks(numbers: Iterable[int]) -> str:
     return " ".join(str(number - START // WEEK) for number in numbers) or "none"
 
 
-#: What ``ledger`` can say; amounts are epsilons, periods are weeks since the start.
+#: Parts of a ledger that ``ledger`` can name; amounts are epsilons, periods weeks since the start.
 LEDGER: dict[str, Callable[[Ledger], str]] = {
     "reserved": lambda ledger: epsilon(ledger.reserved),
     "spent": lambda ledger: epsilon(ledger.spent),

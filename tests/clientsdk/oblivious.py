@@ -69,7 +69,7 @@ def known(status: int, *fields: bytes, content: bytes = b"") -> bytes:
 
 
 def served(url: str) -> bytes:
-    """What is at a URL, once there is somebody."""
+    """The content of a URL, once somebody serves it."""
     for _ in range(6000):
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
@@ -80,7 +80,7 @@ def served(url: str) -> bytes:
 
 
 class Passed(NamedTuple):
-    """What a relay was sent."""
+    """A request that was sent to a relay."""
 
     client: tuple[str, int]
     path: str

@@ -1,7 +1,7 @@
 """Makes this process, which must have loaded nothing of ours yet, see files as Windows has them.
 
-What Windows lacks is gone. Files must be opened as binary, and neither folders be opened nor open
-files be renamed or removed. A file is locked by a byte, and of that nobody else may read.
+Functions that Windows lacks are gone. Files must be opened as binary, and neither folders be opened
+nor open files be renamed or removed. A file is locked by a byte, and of that nobody else may read.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _forcing(descriptor, real=os.fsync, flags=fcntl.F_GETFL):  # type: ignore[no
 
 
 def _locking(descriptor: int, operation: int, size: int) -> None:
-    """Of ``msvcrt``: lock bytes from where reading would go on."""
+    """Lock bytes from where reading would go on, as ``msvcrt.locking`` does."""
     place = os.lseek(descriptor, 0, os.SEEK_CUR)
     assert size == 1
     assert place > os.fstat(descriptor).st_size

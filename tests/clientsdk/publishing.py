@@ -1,4 +1,4 @@
-"""Where publishers publish to in tests: a collector, a played Kafka cluster; and one maker each."""
+"""Receivers for tests of publishers: a collector, a played Kafka cluster; and one maker each."""
 
 from __future__ import annotations
 

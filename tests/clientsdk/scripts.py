@@ -13,7 +13,7 @@ from sotto.log.writer import LogReader, partitions
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
-#: What every script may use.
+#: Imports and functions that every script may use.
 PRELUDE = """\
 import os, sys, threading, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What apps may rely on changes only on purpose."""
+"""The interface that apps may rely on changes only on purpose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_errors_show_the_module_that_apps_import_them_from():
     assert all(issubclass(each, clientsdk.SottoError) for each in errors)
 
 
-#: What an app that records pays for, whether or not it uses it.
+#: Modules that an app that records would pay for, whether or not it uses them.
 HEAVY = {
     "argparse",
     "asyncio",
@@ -63,7 +63,7 @@ HEAVY = {
 }
 
 
-#: What a run of a tool does not pay for unless it records something.
+#: Modules that a run of a tool does not pay for unless it records something.
 FOR_RECORDING = {
     "clientsdk.sending",
     "clientsdk.publishers.http_requests",

@@ -117,7 +117,7 @@ print(written(), client.publisher.messages)
 @pytest.mark.real_randomness
 @needs_limits
 def test_switched_off_a_withdrawal_holds_on_a_full_disk_too(path):
-    """Where no client can be made that is not switched off."""
+    """No client can be made there that is not switched off."""
     code = (
         FULL
         + """
@@ -152,7 +152,7 @@ def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
         assert client.consent is Consent.GIVEN
 
 
-# What undoes it.
+# Attempts to undo a withdrawal.
 
 
 def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, monkeypatch):
@@ -432,7 +432,7 @@ def live(client):
     assert client.give_consent(again=True)
 """
 
-#: What the note alone says, since the file could not be written.
+#: Consent given again after a withdrawal that only the note has: the file could not be written.
 GIVE_AFTER_A_FULL_DISK = """
 from clientsdk.store import rollback_guard
 LOADED = None

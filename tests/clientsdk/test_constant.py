@@ -23,7 +23,7 @@ def device(*metrics, seed=1, **options):
     return SeededClient(plan(*metrics or (constant(),), **changes), seed=seed, **options)
 
 
-# What the response is bound to.
+# The binding of a response.
 
 
 def test_a_binding_is_that_of_the_plan_s_json():

@@ -135,7 +135,7 @@ def interrupted(client, name, value, instant, error):
     def line(frame, event, argument):
         nonlocal left
         if event == "line":
-            # What runs before the first line of its body is not in the hands of a function.
+            # A function has no control over what runs before the first line of its body.
             inside = frame.f_code is not record or frame.f_lineno > first
             left -= inside
             if left == 0 and inside:
@@ -145,7 +145,7 @@ def interrupted(client, name, value, instant, error):
 
     def call(frame, event, argument):
         code = frame.f_code
-        # What is raised in a finalizer goes nowhere.
+        # An error that is raised in a finalizer goes nowhere.
         return line if code.co_filename.startswith(OURS) and code.co_name != "__del__" else None
 
     first = min(each for *_, each in record.co_lines() if each and each > record.co_firstlineno)

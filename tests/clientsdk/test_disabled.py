@@ -132,7 +132,7 @@ def test_raising_is_as_ever(path, monkeypatch):
             opened(path, given, on_error="raise")
     with opened(path, on_error="raise") as client, pytest.raises(UnknownMetricError):
         client.record("shade", "a")
-    # What a developer sets holds whatever the app says.
+    # A developer's setting holds whatever the app says.
     monkeypatch.setenv("SOTTO_ON_ERROR", "raise")
     with pytest.raises(PlanError):
         opened(path, b"{}")

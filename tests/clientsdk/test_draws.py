@@ -75,7 +75,7 @@ def test_one_recording_hands_out_every_bit_once(monkeypatch: pytest.MonkeyPatch)
     for number, width in enumerate(widths):
         out |= source.bits(width) << sum(widths[:number])
     assert out == int.from_bytes(bytes(range(64)), "little") & ((1 << sum(widths)) - 1)
-    # What is left of the first is too little for this, and is still there for what fits.
+    # The rest of the first bytes is too little for this, and is still there for a draw that fits.
     assert source.bits(128) == (1 << 128) - 1
     assert source.bits(9) == int.from_bytes(bytes(range(64)), "little") >> sum(widths) & 511
     assert asked == [96, 16]

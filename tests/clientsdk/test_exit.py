@@ -98,7 +98,7 @@ def shortest(code, tmp_path, *arguments):
 @pytest.mark.parametrize(("over", "number"), [("kafka", 4), ("http", 2)])
 @pytest.mark.parametrize("kind", ["dead", "silent", "drop"])
 def test_exit_takes_a_second_at_most(tmp_path, kind, over, number):
-    """Where the receiver is dead, takes connections and says nothing, or drops every packet."""
+    """The receiver is dead, takes connections and says nothing, or drops every packet."""
     path, said = shortest(SCRIPT, tmp_path, kind, number, over)
     assert "Traceback" not in said
     assert "Exception ignored" not in said

@@ -43,7 +43,7 @@ def rows(path, query):
 
 
 def test_the_note_is_forced_to_disk_before_the_withdrawal_is_written(path, monkeypatch):
-    """Where ``fsync`` alone leaves it in the disk's cache, as on macOS, too."""
+    """Also on systems such as macOS, whose ``fsync`` alone leaves it in the disk's cache."""
     client, forced = device(path), []
 
     def force(descriptor):

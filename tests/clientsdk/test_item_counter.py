@@ -64,7 +64,7 @@ def test_when_to_wake_is_known_while_items_are_counted():
     assert len(dues) == 40
 
 
-# What no file, outcome or error may tell.
+# Counts, which no file, outcome or error may tell.
 
 
 def test_no_byte_of_any_file_changes_while_items_are_counted(path):

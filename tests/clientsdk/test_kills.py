@@ -17,7 +17,7 @@ from clientsdk.store.database import TransactionAccess
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_kills_at_random_instants():
-    """Of three processes on one file; of one, test_crash_instants has every instant."""
+    """Three processes share one file; test_crash_instants has every instant of one process."""
     options = ["--kills", "40", "--workers", "3", "--seed", "7"]
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "benchmarks.kills", *options],

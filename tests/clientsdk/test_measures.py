@@ -716,7 +716,7 @@ def test_a_response_is_the_source_of_the_reports(path, clock):
 
 
 def used_lives(folder, uses):
-    """What can be seen of a device's files around each moment at which it may be used."""
+    """The visible state of a device's files around each moment at which it may be used."""
     folder.mkdir()
     path, clock, seen = folder / "device.db", FakeClock(START), []
 

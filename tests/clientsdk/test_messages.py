@@ -222,7 +222,7 @@ def a_folder() -> None:
     client(state="folder")
 
 
-#: What a device says of a value: the type that came, never the value.
+#: Errors about a value name the type that came, never the value.
 VALUES = {
     "1 for a boolean": recorded("crash", 1),
     "text for a boolean": recorded("crash", "yes"),

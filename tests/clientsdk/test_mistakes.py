@@ -40,7 +40,7 @@ class Odd:
         return SECRET
 
 
-#: What somebody may pass by mistake.
+#: Values that somebody may pass by mistake.
 WRONG = {
     "an int": 6,
     "a huge int": 10**40,
@@ -129,7 +129,7 @@ CALLS: dict[str, Call] = {
     **made(fetch_plan, url="http://127.0.0.1:1", collector="c", expect="0" * 64, timeout=0.5),
     **made(Broker, servers="localhost:9092"),
 }
-#: What names something that is not a value of a person's: the message says which it cannot use.
+#: Arguments that name something, and are no person's value: the message says which is not usable.
 NAMED = ("plan", "broker", "topic", "servers", "of")
 
 

@@ -26,7 +26,7 @@ from clientsdk.testing import FakeClock
 from sotto.errors import PublishError, StoreError
 from sotto.plan.compile import parse_plan
 
-#: Where all that runs in an app is.
+#: The folders of all code of ours that runs in an app.
 OURS = tuple(str(ROOT / package) for package in ("clientsdk", "sotto", "mechanisms"))
 MARK = "Qzx7-marked-value"
 FIGURE = 7.123456789012345
@@ -67,7 +67,7 @@ OF_WRONG_TYPE = (
 
 
 def forms(text: str, figure: float) -> list[bytes]:
-    """What a mark may look like."""
+    """The forms that a mark may have in bytes."""
     written = [text, text.encode().hex(), repr(figure)[:12], repr(figure / 10)[:12]]
     packed = [struct.pack(f"{order}d", value) for value in (figure, figure / 10) for order in "<>"]
     return [

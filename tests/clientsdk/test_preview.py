@@ -1,4 +1,4 @@
-"""What a user can be shown: what would be sent, byte for byte, and what was spent, in words."""
+"""Views for a user: what would be sent, byte for byte, and what was spent, in words."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fill(client):
 
 
 def contents(folder):
-    """What is in the files, but for SQLite's table of readers."""
+    """The contents of the files, but for SQLite's table of readers."""
     return {
         each.name: each.read_bytes() for each in folder.iterdir() if not each.name.endswith("-shm")
     }
@@ -181,7 +181,7 @@ def test_the_ledger_in_words_level_by_level(tmp_path):
 
 
 def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
-    """Of two that are due at once the newer alone is sent; until it is taken, it is on its way."""
+    """The newer of two that are due at once is sent alone; until it is taken, it is on its way."""
 
     def shown():
         line = str(client.ledger()).splitlines()[-1]

@@ -33,7 +33,7 @@ PLANS = {
 }
 #: Thousands of durable commits are quick there.
 MEMORY = Path("/dev/shm")
-#: Of a clock, wrong ones included.
+#: Steps of a clock, wrong ones included.
 WAITS = ["1h", "1d", "3d", "1w", "3w", "-1h", "-1d", "-1w", "-3w"]
 LEAPS = ["1y", "10y", "80y", "-1y", "-10y", "-80y"]
 AMOUNTS = st.integers(500_000, 12_000_000)
@@ -188,7 +188,7 @@ class Accidents(RandomLife):
 
     def open(self):
         self.step("start")
-        # Where file and guard are both in doubt it counts as withdrawn.
+        # Consent counts as withdrawn if file and guard are both in doubt.
         self.step("agree again")
         ledger = self.client.ledger()
         if ledger.reserved > self.LIFETIME:

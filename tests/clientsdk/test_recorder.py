@@ -1,4 +1,4 @@
-"""What becomes of a value: consent, time, counts, budget, types."""
+"""The outcome of a value: consent, time, counts, budget, types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path
     assert seen == []
     with pytest.raises(ValueTypeError):
         client.record("colour", 3)
-    # What this client is given holds at once, and so does what it is deprived of.
+    # Consent that this client is given holds at once, and so does its withdrawal.
     client.give_consent()
     assert client.record("colour", "a") is Outcome.ACCEPTED
     client.withdraw_consent()

@@ -66,7 +66,7 @@ BAD = {
 }
 
 
-#: What no variable may hold and no message says.
+#: A text that no variable may hold and no message says.
 MARKED = "qwertzuiop"
 #: Clients that :func:`client_of` has made.
 opened: list[Client] = []
@@ -109,7 +109,7 @@ def test_a_variable_sets_what_it_says_unless_an_argument_does(name):
     (field,) = said
     default = getattr(Settings(), field)
     other = Settings.from_environment(environ={name: text}, **{field: default})
-    # Of those about privacy the stricter holds.
+    # The stricter of two settings about privacy holds.
     assert other == (Settings(**said) if VARIABLES[name].privacy else Settings())
 
 
@@ -253,7 +253,7 @@ def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_
 
 
 EIGHT = metric("colour", "every", 8, ladder=[(1_000_000, 0)])
-#: Of a client that may spend two, of its period or its life.
+#: Ways to make a client that may spend two, of its period or its life.
 STRICT = {
     "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2"),
     "lifetime": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2"),

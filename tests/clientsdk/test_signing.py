@@ -28,7 +28,7 @@ EVERY = metric("colour", "every", 3)
 def device(*metrics, state=None, seed=1, clock=None, publisher=None, **changes):
     changes = {"authentication": "required", **changes}
     if changes["authentication"] == "none":
-        # What a plan does not say is not written.
+        # A plan without signatures has no such field.
         del changes["authentication"]
     return SeededClient(
         plan(*metrics or (EVERY,), **changes),
@@ -44,7 +44,7 @@ def sent_by(client):
 
 
 def rejects(messages, *plans, append=START + 2 * WEEK):
-    """What an aggregator does not accept, of messages that all came at one time."""
+    """The messages that an aggregator does not accept, if all came at one time."""
     lengths = np.array([len(message) for message in messages])
     decoded = decode(
         b"".join(messages),

@@ -1,4 +1,4 @@
-"""What a client counts of itself, in process and for Prometheus."""
+"""Counts that a client keeps of itself, in process and for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of apps are given, and that no app in production can reach its randomness."""
+"""Tools for tests of apps, and that no app in production can reach their randomness."""
 
 from __future__ import annotations
 
@@ -237,6 +237,6 @@ def test_values_that_a_plan_clips_or_counts_as_another_are_flagged():
         ("colour", "secret"),
         ("size", 10.5),
     ]
-    # Where it was recorded; the value itself is in no message.
+    # The warning points to the call that recorded it; the value itself is in no message.
     assert caught[0].filename == __file__
     assert "10.5" not in str(caught[0].message)

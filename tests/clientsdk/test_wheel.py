@@ -22,7 +22,7 @@ from sotto.plan.generate import module_text
 
 pytestmark = pytest.mark.slow
 
-#: Of the tree; what comes out of them are both distributions.
+#: Files of the tree from which both distributions are built.
 SOURCES = (
     *("mechanisms", "sotto", "sotto_cli", "clientsdk", "pipelines"),
     *("pyproject.toml", "README.md", "LICENSE"),
@@ -85,7 +85,7 @@ for found in pkgutil.walk_packages(clientsdk.__path__, "clientsdk."):
 print(*sorted(name for name in sys.modules if name.split(".")[0] in
               ("clientsdk", "sotto", "mechanisms", "pipelines")))
 """
-#: What is in the wheel beyond what that run has imported, and who would import it.
+#: Modules of the wheel that the run above has not imported, and who would import them.
 SELDOM = {
     "sotto.kafka.client_internals": "a producer of kafka-python that is made or dropped",
     **dict.fromkeys(
@@ -121,7 +121,7 @@ def built(project: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """What an app ships."""
+    """The wheel that an app ships."""
     return built(DEVICE, tmp_path_factory.mktemp("wheel"))
 
 
@@ -149,7 +149,7 @@ def installed(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def of_the_tree(tmp_path_factory):
-    """What the tree's own SDK prints of everything that a device does."""
+    """The text that the tree's own SDK prints of everything that a device does."""
     folder = tmp_path_factory.mktemp("tree")
     (folder / "plan.json").write_bytes(every_plan().to_json())
     path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"

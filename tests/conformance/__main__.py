@@ -31,7 +31,7 @@ _SHOWN = 5
 class Part(NamedTuple):
     #: Checks one vector after another: what is wrong with it, or None.
     check: Callable[[], Iterator[str | None]]
-    #: What writes it, and perhaps others; None where another one does.
+    #: Writes its file, and perhaps others; None if another part does.
     write: Callable[[], None] | None
 
 

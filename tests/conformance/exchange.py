@@ -28,7 +28,7 @@ from tests.conformance import files
 _PLUMBING = {"host", "content-length", "accept-encoding", "connection"}
 _KEY = "an-app-key"
 _PLANS = ("device", "every")
-#: Of answers: what is compared.
+#: Headers of answers that are compared.
 _ANSWERED = ("content-type", "www-authenticate", "access-control-allow-origin")
 
 

@@ -1,6 +1,6 @@
 """The files of vectors: how they are read and written, and where they are.
 
-What a vector is given is written by hand, in the file; what comes of it is written by the SDK.
+The input of a vector is written by hand, in the file; its output is written by the SDK.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What devices measure: the answer of each period, as sequences of calls, and the law of responses.
+"""Devices' measures: the answer of each period, as sequences of calls, and the law of responses.
 
 ``docs/spec/protocol.md`` describes the file. The plans are such that a payload is the answer
 itself, but for responses, which follow from the random bits of their steps.

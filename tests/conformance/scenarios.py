@@ -29,7 +29,7 @@ from tests.conformance import files
 from tests.conformance.given import Device, DeviceBits
 
 Step = dict[str, Any]
-#: What a step says of what happens.
+#: Fields of a step that say what happens.
 _FOUND = ("random", "is", "sent", "ledger", "measures")
 _STATE = "device.db"
 _PARTS = {

@@ -1,4 +1,4 @@
-"""What every mechanism of the registry keeps: its law, its certificate, its bytes, its counts.
+"""Contract of every mechanism of the registry: its law, its certificate, its bytes, its counts.
 
 Small mechanisms are enumerated exactly, from the integers that their samplers compare with; that
 they draw by these laws is tested statistically, and for coarse thresholds by every sequence of
@@ -551,7 +551,7 @@ def attempts(mechanism: Mechanism, value: Any) -> list[Callable[[], object]]:
 
 
 def places(mechanism: Any, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
-    """Where a report is counted, from the layout's description."""
+    """The places at which a report is counted, from the layout's description."""
     coin = coins.hash_id(chain, coins.coin_domain("metric"))
     if mechanism.name in (*ONE_COUNT, "duchi", "piecewise", "hybrid", "square_wave"):
         return [output]
@@ -578,7 +578,7 @@ def places(mechanism: Any, output: int, chain: bytes, pseudonym: bytes) -> list[
 
 
 def asked(mechanism: Any, seed: int) -> list[int]:
-    """What each answer of a report is about, as counts are laid out."""
+    """The question that each answer of a report is about, numbered as counts are laid out."""
     coin = [coins.mix64((seed + i * 0x9E3779B97F4A7C15) % 2**64) for i in range(1, 9)]
     if mechanism.name == "sampled_bits":
         return [mechanism.bits - (1 + c % (2**mechanism.bits - 1)).bit_length() for c in coin][

@@ -110,7 +110,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> CompiledPlan:
 
 
 def sent(plan: CompiledPlan, values: list[str]) -> Iterator[Sent]:
-    """What devices with these values send."""
+    """The reports that devices with these values send."""
     source = random.Random(SEED)
     for value in values:
         clock = FakeClock(START + source.randrange(DAY))

@@ -59,7 +59,7 @@ def made(request, tmp_path):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    """What a server on this machine has, and who trusts it."""
+    """TLS contexts: a server's on this machine, and a client's that trusts its certificate."""
     certified = Authority(tmp_path_factory.mktemp("tls"))
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(*certified.certify("localhost"))

@@ -78,9 +78,9 @@ def parsed(name: str) -> Namespace:
     return _parsed(["stream", *rest])
 
 
-#: Where the folders of keys are, a container's each.
+#: The folder that has a folder of keys for each container.
 KEYS = "./build/compose/keys/"
-#: What shows results and how the job is, of either engine.
+#: Services that show results and the state of the job, for either engine.
 READERS = ("exporter", "serve", "aggregate-exporter", "aggregate-serve")
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("sotto")]
 
@@ -238,7 +238,7 @@ def test_all_of_it_fits_a_laptop(profile: str) -> None:
     total = 0
     for name, service in of_profile(profile).items():
         limit = service["mem_limit"]
-        # What ends before all others start needs no memory beside them.
+        # A service that ends before all others start needs no memory beside them.
         total += 0 if name == "topics" else int(limit[:-1]) * units[limit[-1]]
         assert service["restart"] in ("unless-stopped", "on-failure"), name
         assert service["logging"]["options"]["max-size"]
@@ -342,7 +342,7 @@ def test_all_commands_reach_the_broker_where_it_listens() -> None:
     assert voter == f"{said['KAFKA_NODE_ID']}@kafka{listeners['CONTROLLER']}"
 
 
-#: Where a container is not like a broker on loopback.
+#: Settings in which a container is not like a broker on loopback.
 ADDRESSES = {
     "listeners",
     "advertised.listeners",

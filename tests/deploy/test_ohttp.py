@@ -97,7 +97,7 @@ def collector(tmp_path):
 
 @pytest.fixture
 def afterwards():
-    """What is closed after a test."""
+    """A stack of resources that are closed after a test."""
     with contextlib.ExitStack() as stack:
         yield stack
 

@@ -368,7 +368,7 @@ def message() -> bytes:
 
 
 def trusted(folder: Path, port: int) -> ssl.SSLContext:
-    """What trusts Caddy's own authority, once Caddy answers."""
+    """A TLS context that trusts Caddy's own authority, once Caddy answers."""
     root = folder / "caddy/pki/authorities/local/root.crt"
     for _ in range(6000):
         if root.exists():

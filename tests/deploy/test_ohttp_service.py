@@ -11,7 +11,7 @@ from deploy.ohttp import service
 
 @pytest.fixture
 def go(tmp_path, monkeypatch):
-    """What writes a program ``go``; before, there is none."""
+    """A function that writes a program ``go``; before, there is none."""
     monkeypatch.setattr(service, "BUILT", tmp_path / "built")
     monkeypatch.setattr(service.shutil, "which", lambda name, path="": None)
 

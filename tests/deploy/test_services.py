@@ -1,4 +1,4 @@
-"""What all local services share: programs in the background, ports, folders."""
+"""Parts that all local services share: programs in the background, ports, folders."""
 
 from __future__ import annotations
 

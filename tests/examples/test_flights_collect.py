@@ -1,4 +1,4 @@
-"""What the demo reads of the aggregator's results."""
+"""Figures that the demo reads from the aggregator's results."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def findings(folder: Path) -> Findings:
-    """What a small fleet comes to."""
+    """The demo's findings with a small fleet."""
     # In the week that counts some 30 have their turn; fewer than two only once in 10**14 runs.
     return run(Demo(folder / "demo", processes=1, aircraft=120))
 

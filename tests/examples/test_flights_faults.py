@@ -1,4 +1,4 @@
-"""What the demo's network plants is rejected for the reason that it says, or does no harm."""
+"""Faults that the demo's network plants are rejected for the stated reason, or do no harm."""
 
 from __future__ import annotations
 

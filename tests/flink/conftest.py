@@ -1,7 +1,7 @@
 """A real Flink session, the project's own, started once for all tests of this folder.
 
-Where Java is missing, or the archives are neither in the cache nor to be fetched, the tests are
-skipped and say so.
+The tests are skipped, and say so, if Java is missing, or the archives are neither in the cache nor
+to be fetched.
 """
 
 from __future__ import annotations

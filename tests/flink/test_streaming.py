@@ -76,7 +76,7 @@ def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world):
     job = world.submit("--parallelism=1", f"--savepoint_path={saved}")
     world.until_equal(job)
 
-    # Of a job whose manager is gone only checkpoints are left; its old tasks go on for a while.
+    # Only checkpoints are left of a job whose manager is gone; its old tasks go on for a while.
     world.wait_for_checkpoint(job)
     world.session.job_manager.kill()
     world.session.start()

@@ -1,4 +1,4 @@
-"""What is done to a topic of reports: anything appended, settings changed, all aggregated."""
+"""Operations on a topic of reports: append anything, change settings, aggregate all."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_all(broker: Broker, topic: object, group: str | None = None) -> list[An
     }
     consumer = KafkaConsumer(**broker.options(PATIENCE), **reading)
     try:
-        # Of a topic that may not be seen there is none, and reading says why.
+        # A topic that may not be seen has no partitions, and reading says why.
         numbers = consumer.partitions_for_topic(str(topic)) or {0}
         partitions = [TopicPartition(str(topic), number) for number in sorted(numbers)]
         found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}

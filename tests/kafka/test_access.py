@@ -1,4 +1,4 @@
-"""Who may do what, on a broker with names: devices write and read nothing, others do their part."""
+"""Access to a broker with names: devices write and read nothing, others do their part."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
         with pytest.raises(KafkaError):
             write(broker_of(files, who), topic)
     write(broker_of(files, "operator"), REQUEUE, idempotent=True, seconds=PATIENCE)
-    # What is read is kept with its counts: Kafka's offsets are none of an aggregator's business.
+    # An aggregator keeps its positions with its counts, and may not use offsets that Kafka keeps.
     with pytest.raises(GroupAuthorizationFailedError):
         read_all(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_transactions_are_counted_once_they_are_committed(broker, topic, tmp_path):
-    """What comes behind an open one waits, what is aborted is not counted, markers are passed."""
+    """Messages behind an open one wait, aborted ones are not counted, markers are passed."""
     publish(broker, topic, 2)
     # The broker ends a transaction that it takes for forgotten.
     options = {**broker.options(PATIENCE), "transaction_timeout_ms": 2 * PATIENCE * 1000}

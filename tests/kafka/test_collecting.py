@@ -57,7 +57,7 @@ def test_an_outage_is_a_503_and_nothing_is_lost(local, topic, collector):
     assert "messages are taken again" in collector.output()
     assert collector.stop() == 0
     values = [record.value for _, records in stored(local.folder, topic) for record in records]
-    # What was answered 503 may be there twice, and counts once.
+    # A message that was answered 503 may be there twice, and counts once.
     assert set(values) == set(sent)
 
 

@@ -118,7 +118,7 @@ class Here:
             r"/plans": str(PLAN.parent),
             r"/var/lib/(sotto|alerts)": str(folder),
             r"postgresql\+psycopg://\S+": f"sqlite:///{folder / 'results.db'}",
-            # What goes on until it is stopped ends here.
+            # Commands that go on until they are stopped end here.
             r" --follow": "",
             r"^exporter": "exporter --once",
             r"/run/secrets": str(folder),
@@ -180,7 +180,7 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
             with urllib.request.urlopen(asked, timeout=60) as answer:
                 return str(answer.read().decode())
 
-        # What is seen of the topic, once somebody has looked there.
+        # The page shows the topic's records once the server has looked there.
         wait_until(lambda: "not counted yet" in page())
         assert "Nothing is wrong with the job" in page()
         wait_until((tmp_path / "alerts.json").exists)

@@ -1,4 +1,4 @@
-"""What ``docs/operate/kafka.md`` tells to type works with a real broker."""
+"""Commands of ``docs/operate/kafka.md`` work with a real broker."""
 
 from __future__ import annotations
 

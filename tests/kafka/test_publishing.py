@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 #: Each of which has a connection of its own.
 DEVICES = 45
-#: Of processes that import what these tests do.
+#: The environment of processes that import what these tests do.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))}
 
 

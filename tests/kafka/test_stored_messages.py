@@ -98,7 +98,7 @@ def test_stored_batches_of_many_who_share_a_publisher(local, broker, topic):
 
 
 def test_the_files_show_what_an_idempotent_producer_would_leave(local, broker, topic):
-    """What is looked for can be seen: with a number, batches of all pseudonyms share it."""
+    """The link between batches can be seen: batches of all pseudonyms share a producer's number."""
     producer = producers.make_producer(
         broker, 300, compression="zstd", batch=1 << 14, largest=1 << 20
     )

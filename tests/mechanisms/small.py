@@ -125,14 +125,14 @@ def values(mechanism: Any, n: int) -> tuple[list[Any], Any]:
 
 
 def prior_of(mechanism: Any, symbol: Any, identifier: bytes = bytes(16)) -> Any:
-    """What a value becomes before it is randomized, with integer weights."""
+    """The symbols that a value may become before it is randomized, with integer weights."""
     prior = getattr(mechanism, "_prior", mechanism.prior)
     return prior(symbol, identifier, identifier)
 
 
 @cache
 def encodings(mechanism: Any) -> list[int]:
-    """What values become before they are randomized, under the coins of many chains."""
+    """The symbols that values become before they are randomized, under the coins of many chains."""
     scalars, _ = values(mechanism, 400)
     pairs = zip(scalars, as_bytes(ids(400)), strict=True)
     return sorted(

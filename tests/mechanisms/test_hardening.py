@@ -1,4 +1,4 @@
-"""What an app, a caller or a hostile environment might do to a randomizer, and must not.
+"""Faults that an app, a caller or a hostile environment might cause in a randomizer, and must not.
 
 Each test is a fault that a reviewer once found.
 """

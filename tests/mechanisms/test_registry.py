@@ -1,4 +1,4 @@
-"""What the registry builds, what it refuses, and the largest and smallest amounts it honours."""
+"""Mechanisms that the registry builds or refuses, and the largest and smallest amounts it takes."""
 
 from __future__ import annotations
 

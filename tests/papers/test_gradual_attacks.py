@@ -27,7 +27,7 @@ LADDERS = [
 
 
 def error_rate(name: str, size: int, epsilons: list[float]) -> float:
-    """Of an attack on a uniform value, from the probability of every chain."""
+    """The error rate of an attack on a uniform value, from the probability of every chain."""
     chains = list(itertools.product(range(size), repeat=len(epsilons)))
     guesses = ATTACKS[name](np.array(chains), size, epsilons)
     right = sum(
@@ -47,7 +47,7 @@ def test_no_attack_beats_the_bound_and_two_reach_it(size: int, epsilons: list[fl
 
 
 def test_fresh_responses_break_the_bound() -> None:
-    """What is redrawn at every level, instead of relaxed, is told by the same attack."""
+    """The same attack finds a value that is redrawn at every level, instead of relaxed."""
     epsilons = [1.0, 1.5, 2.0]
     right = 0.0
     for chain in itertools.product((0, 1), repeat=3):

@@ -51,7 +51,7 @@ def test_the_loss_of_one_change_is_that_of_all_reports(before: int, after: int) 
 
 
 def test_one_change_half_way_through_52_collections() -> None:
-    """Where both halves say the truth of their own cell, the ratio is (p/q)^26 times 0.88²."""
+    """The ratio is (p/q)^26 times 0.88² if both halves say the truth of their own cell."""
     right, report = BINARY.kept
     assert BINARY.loss(26, 26) >= 36.3
     near = 26 * math.log(report / (1 - report)) + 2 * math.log(right)

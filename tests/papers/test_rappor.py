@@ -1,4 +1,4 @@
-"""What filters cost, against the paper's values and at both ends."""
+"""The loss of filters, against the paper's values and at both ends."""
 
 from __future__ import annotations
 

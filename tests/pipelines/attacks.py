@@ -67,7 +67,7 @@ def plan() -> CompiledPlan:
 
 @dataclass
 class Draws:
-    """What some devices are about to send of a metric; an attack changes it."""
+    """Reports that some devices are about to send of a metric; an attack changes them."""
 
     mechanism: Mechanism
     values: Any  #: n values

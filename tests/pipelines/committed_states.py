@@ -1,4 +1,4 @@
-"""What is in a state directory and its database, to be compared."""
+"""The contents of a state directory and of its database, to be compared."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Fleet:
-    """What a fleet sent, and what each of its devices recorded, by metric."""
+    """Messages that a fleet sent, and values that each of its devices recorded, by metric."""
 
     sent: list[Sent]
     values: Mapping[str, list[object]]

@@ -18,7 +18,7 @@ from pipelines.web.application import Site, application
 from sotto.plan.compile import parse_plan
 
 DAY = 86_400_000
-#: Of the first window, ms: 2 January 2025.
+#: The start of the first window, ms: 2 January 2025.
 START = 20_090 * DAY
 NASTY = '<b>&amp "$x$"'
 PLAN = parse_plan("""\
@@ -174,7 +174,7 @@ def ask(
     """Make one request of an ASGI application; a header's name has underscores."""
     given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
     sent: list[Any] = []
-    # What goes wrong is answered, and then raised for the server to log.
+    # An error is answered, and then raised for the server to log.
     with suppress(ValueError):
         asyncio.run(exchange(app, method, path, body, headers=given.items(), sent=sent))
     return answer_of(sent)

@@ -112,7 +112,7 @@ def estimate_row(
 
 
 class _Again:
-    """What a function yields, each time it is iterated."""
+    """The documents that a function yields, anew each time it is iterated."""
 
     def __init__(self, make: Any) -> None:
         self._make = make

@@ -17,7 +17,7 @@ from sotto.plan.compiled import CompiledPlan
 
 DAY = 86_400_000
 WEEK = 7 * DAY
-#: Where the first window begins.
+#: The start of the first window, ms.
 START = 1_700_000_000_000 - 1_700_000_000_000 % WEEK
 #: A window is ripe a day and an hour after its end.
 RIPE = DAY + 3_600_000

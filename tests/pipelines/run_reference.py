@@ -1,4 +1,4 @@
-"""What aggregating a log must come to, from scalar decoding and the rules of ``step_reference``."""
+"""The result that aggregating a log must have: scalar decoding, and ``step_reference``'s rules."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def fleet_plan(**fields: object) -> CompiledPlan:
 
 UNSIGNED = fleet_plan()
 SIGNED = fleet_plan(authentication="required")
-#: Of the same collector: another plan with signatures, and one without.
+#: Plans of the same collector: another one with signatures, and one without.
 OTHER = fleet_plan(version=2, authentication="required")
 OPEN = fleet_plan(plan="open")
 

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def binding(self):
-        """What a chain is bound to for ever."""
+        """The metric, event and cell that a chain is bound to for ever."""
         return self.metric, self.event, self.cell
 
     @property
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Audited(NamedTuple):
-    """What one pseudonym costs."""
+    """The cost of one pseudonym."""
 
     chains: int
     accepted: int
@@ -69,7 +69,7 @@ class Rules:
         )
 
     def newest(self, rows: Iterable[Row]) -> dict[int, Row]:
-        """Of each chain the countable row of the newest level, as it first came."""
+        """The countable row of each chain's newest level, as it first came."""
         newest: dict[int, Row] = {}
         for row in rows:
             other = newest.get(row.chain)
@@ -117,7 +117,7 @@ class Rules:
         )
 
     def observed(self, rows: Iterable[Row]) -> int:
-        """What the rows of one pseudonym reveal, countable or not."""
+        """The micro-epsilon that the rows of one pseudonym reveal, countable or not."""
         payloads: dict[tuple[int, tuple[int, int, int]], dict[int, set[bytes]]] = {}
         for row in rows:
             levels = payloads.setdefault((row.chain, row.binding), {})
@@ -130,7 +130,7 @@ class Rules:
         return total
 
     def audit(self, seen: Iterable[Row]) -> dict[int, Audited]:
-        """What each pseudonym costs."""
+        """The cost of each pseudonym."""
         return {
             pseudonym: Audited(
                 chains=len({(row.chain, row.binding) for row in rows}),
@@ -142,7 +142,7 @@ class Rules:
         }
 
     def step(self, before: list[Row], call: list[Row]):
-        """What a call does: rows that count now and did not, and the reverse; rejected rows.
+        """The effect of a call: rows that count now and did not, and the reverse; rejected rows.
 
         The last are reports with when they first came, and the number of those superseded before.
         """

@@ -2,8 +2,8 @@
 
 Elements of one sender and key stay in order; else any comes first. Processing-time timers fire
 early or late, watermarks move in steps of any size, bundles end half-way, state goes back to a
-checkpoint, and keys move to other processes, with what these have in memory. What went to the
-outside is never taken back.
+checkpoint, and keys move to other processes, with what these have in memory. Output that went to
+the outside is never taken back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SUBJECTS = {
     "periods": documents.PeriodAudit,
     "health": documents.JobHealth,
 }
-#: Where outputs go, by their tag; None is the main one.
+#: The stages that outputs go to, by their tag; None is the main one.
 ROUTES = {None: "windows", counting.AUDITS: "periods", decoding.NOTES: "health"}
 
 Address = tuple[str, object]
@@ -55,7 +55,7 @@ class CrashError(Exception):
 
 
 class Process:
-    """What one process has in memory."""
+    """The memory of one process."""
 
     def __init__(self, stream: Stream, sources: Sequence[ReportSource]) -> None:
         self.live = counting.LiveStates(stream.cache)
@@ -117,7 +117,7 @@ class _Timer:
 
 
 class _Tracker:
-    """Of a restriction, which the engine splits after some claims unless that is None."""
+    """A restriction's tracker; the engine splits it after ``claims`` claims unless that is None."""
 
     def __init__(self, tracker: Any, estimator: Any, claims: int | None) -> None:
         self.inner, self.deferred = tracker, False
@@ -203,7 +203,7 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self._patch.undo()
 
-    # What happens
+    # Events of the engine.
 
     def discover(self) -> None:
         for number in range(len(self.sources)):
@@ -241,7 +241,7 @@ class Engine:
             number = None if number is None else number - 1
 
     def tick(self, after: int) -> None:
-        """Let time pass. Of the timers that are due most fire, and few others."""
+        """Let time pass. Most of the timers that are due fire, and few others."""
         self.now += after
         for address, name, at in self._pending(beam.TimeDomain.REAL_TIME):
             due = at <= self.now * 1000
@@ -464,7 +464,7 @@ class Engine:
                 and (address[0] == "count") == counts
             ]:
                 _, address, _ = due[0]
-                # Of a key the earliest comes first.
+                # The earliest timer of a key comes first.
                 _, name = min((at, name) for at, of, name in due if of == address)
                 self._fire(address, name)
             self.deliver()

@@ -39,7 +39,7 @@ EPOCHS = {
 
 
 class Outcome(NamedTuple):
-    """What is found in a log, as a run and as a streaming pipeline say it; equal if both agree.
+    """Results from a log, as a run and as a streaming pipeline say them; equal if both agree.
 
     ``fates`` are reports by what became of them; ``poison`` are rejects that no order changes.
     """

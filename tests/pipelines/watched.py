@@ -38,7 +38,7 @@ ESTIMATES_TOPIC = SinkTopic("reports", "estimates")
 
 
 class Watched(NamedTuple):
-    """Where a job keeps its things."""
+    """The folders in which a job has its log and its state."""
 
     log: Path
     state: Path

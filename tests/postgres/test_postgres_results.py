@@ -80,7 +80,7 @@ def test_views_have_timestamps_and_all_has_comments(url: sql.URL) -> None:
                 assert inspected.get_table_comment(table.name)["text"] == table.comment
                 for column in inspected.get_columns(table.name):
                     assert column["comment"] == table.columns[column["name"]].comment
-        # What a document may hold, and no timestamp or number can.
+        # Values that a document may hold, and no timestamp or number can.
         connection.execute(sql.text("UPDATE stored_windows SET window_end = 9000000000000000000"))
         connection.execute(sql.text("UPDATE stored_estimates SET item = item || 'x'"))
         assert (

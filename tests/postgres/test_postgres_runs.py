@@ -34,7 +34,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def truth(log: Path) -> dict[str, list[dict[str, object]]]:
-    """What SQLite holds after runs that nothing disturbs."""
+    """The tables of SQLite after runs that nothing disturbs."""
     state = log.parent / "undisturbed"
     # every draw: there are more reports than two runs take.
     assert aggregate(log, state, plans(), max_reports=MAX_REPORTS).runs >= 3

@@ -1,4 +1,4 @@
-"""What a sink writes to PostgreSQL, and what only PostgreSQL does."""
+"""A sink's tables in PostgreSQL, and cases that only PostgreSQL has."""
 
 from __future__ import annotations
 

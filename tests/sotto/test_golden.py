@@ -145,6 +145,6 @@ def test_a_plan_that_an_earlier_release_compiled_is_what_it_was():
         *("grr", "sue", "oue", "rappor", "threshold", "sampled_bit", "split_bits")
     }
     assert {metric.cost for metric in plan.metrics} == {1_500_000, 2_000_000, 4_000_000, 6_000_000}
-    # Of which all estimates are functions.
+    # All estimates are functions of these probabilities.
     pairs = [metric.mechanism.probabilities(0)[0] for metric in plan.metrics]
     assert hashlib.sha256(repr(pairs).encode()).hexdigest()[:16] == "f148d731e187345a"

@@ -128,7 +128,7 @@ def test_a_plan_attacked(capsys, two_metrics):
     for metric in document["metrics"]:
         attacks = [level for level in metric["levels"] if "device" in level]
         assert len(attacks) == 1
-        # What is never sent is not attacked: the last level that is, is.
+        # A level that is never sent is not attacked: the last one that is sent is.
         assert attacks[0]["certified"] == metric["value"]
         assert attacks[0]["batch"]["chains"] == 10_000
         assert 200 <= attacks[0]["device"]["chains"] <= 2_000

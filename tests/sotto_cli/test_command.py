@@ -115,7 +115,7 @@ def test_a_plan_that_has_ended_is_an_error_and_one_that_ends_soon_a_warning(caps
 def test_check_says_what_the_least_number_of_reports_means(capsys, plan_file):
     _, out, _ = run(capsys, "plan", "check", plan_file)
     assert "minimum_reports 20: an estimate of fewer reports is withheld." in out
-    # Of a device: a report a week, two of a distance; windows of 4, 52, 4 and 4 weeks.
+    # Each device sends a report a week, two of a distance; windows are of 4, 52, 4 and 4 weeks.
     assert "reach it: carrier 5, dest 1, dep_delay 5, distance 3." in out
     plan_file.write_text("minimum_reports: 1\n" + PLAN_YAML)
     _, out, _ = run(capsys, "plan", "check", plan_file)

@@ -1,4 +1,4 @@
-"""What several commands are given means the same to all of them."""
+"""Options that several commands have mean the same to all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``sotto plan check`` says of every type of metric, and the noise behind it."""
+"""The output of ``sotto plan check`` for every type of metric, and the noise behind it."""
 
 import math
 from itertools import product

@@ -51,7 +51,7 @@ def mechanism(name: str) -> Mechanism:
     return build(SPECS[name], [500_000, 1_000_000], "audit")
 
 
-# What finds a fault.
+# Checks that find a fault.
 
 
 def law(name: str) -> bool:

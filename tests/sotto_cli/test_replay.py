@@ -370,7 +370,7 @@ class TestPlaying:
             for (metric, device, period), row in by_key.items()
             if metric == "size"
         )
-        # Of eleven or more rows each is kept as often: one place alone less than once in 11**79.
+        # Each of eleven or more rows is kept as often: one place alone less than once in 11**79.
         assert len(places) > 1
         sent = {(metric, row.chain): row.event for _, metric, row in rows(tmp_path / "log")}
         for metric in plan.metrics:
@@ -387,7 +387,7 @@ class TestPlaying:
         assert all(m.mechanism is old for m, old in zip(plan.metrics, before, strict=True))
 
     def test_until_stops_all_clocks(self, tmp_path, plan, columns):
-        """Of each device the last report is early with probability 1/4, of all below 1e-11."""
+        """Each device's last report is early with probability 1/4, those of all below 1e-11."""
         found = read(tmp_path / "t.csv", plan, table(20, 25), columns)
         assert isinstance(START, int)
         stop = START + 8 * DAY

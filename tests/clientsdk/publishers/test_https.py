@@ -103,7 +103,7 @@ def test_no_session_is_resumed(authority, known, monkeypatch):
             publisher.publish(3, of(pseudonym))
         publisher.close()
         assert resumed == [False] * 4
-        # What is looked for can be seen.
+        # A session that is resumed would be seen.
         sessions = None
         place = ("127.0.0.1", int(url.rpartition(":")[2]))
         for _ in range(2):

@@ -97,7 +97,7 @@ def test_after_a_fault_in_publishing_a_new_partition_takes_everything(
             patch.setattr(f"sotto.log.writer.os.{call}", _broken)
         with pytest.raises(PublishError, match="not written"):
             publisher.publish(0, message(b"lost"))
-    # What was taken before the fault is not vouched for, so it comes again.
+    # Messages from before the fault may not be on disk, so they come again.
     with pytest.raises(PublishError, match="before a fault"):
         publisher.sync()
     publisher.publish(0, message(b"before"))

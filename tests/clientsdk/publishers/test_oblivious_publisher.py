@@ -34,7 +34,7 @@ class Behind:
         self.gateway = Gateway()
         #: Decrypted requests.
         self.requests: list[bytes] = []
-        #: What the collector answers, and what becomes of the gateway's encrypted answer.
+        #: The collector's answer, and a function that may change the gateway's encrypted answer.
         self.answer = known(204)
         self.change = lambda sealed: (200, {"Content-Type": "message/ohttp-res"}, sealed)
 

@@ -1,4 +1,4 @@
-"""Of several processes on one file one sends at a time."""
+"""Several processes on one file send one at a time."""
 
 from __future__ import annotations
 

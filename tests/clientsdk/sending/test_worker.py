@@ -90,7 +90,7 @@ def test_three_lines_send_by_themselves(path):
         publisher.wait_for(1)
         wait_until(lambda: client.next_due() is None)
     assert senders() == []
-    # Where little else gets done, both levels are due at once, and the newer goes alone.
+    # Both levels are due at once on a very busy machine, and then the newer goes alone.
     assert [report.level for report in reports(publisher.messages)] in ([0, 1], [1])
 
 
@@ -391,7 +391,7 @@ def test_a_sender_that_died_is_replaced():
             super().publish(shard, message)
 
     publisher = Deadly()
-    # Of two levels the newer one would go instead, where the machine is busy.
+    # A metric of one level: on a busy machine the newer of two would go instead.
     once = quick_plan(metric("colour", "every", 9, ladder=[(500_000, 0)]))
     with device(publisher, compiled=once) as client:
         client.record("colour", "a")

@@ -1,4 +1,4 @@
-"""What must be gone is gone from every byte of every file."""
+"""Erased values and secrets are gone from every byte of every file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
     assert [(p.number, p.reserved, p.spent) for p in after.periods] == [
         (p.number, p.reserved, p.spent) for p in before.periods
     ]
-    # Of the period that is over, how many values there were in all.
+    # The period that is over keeps only the number of all its values.
     assert [p.recordings for p in after.periods] == [
         {ALL_METRICS: 401},
         {"trial/colour": 400, "trial/kept": 1},

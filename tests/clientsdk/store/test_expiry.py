@@ -1,4 +1,4 @@
-"""What nobody needs any more is erased: files kept aside, chains of expired plans, old tallies."""
+"""Data without further use is erased: files kept aside, chains of expired plans, old tallies."""
 
 from __future__ import annotations
 

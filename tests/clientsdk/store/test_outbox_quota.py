@@ -54,7 +54,7 @@ def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
     assert told.getMessage() == "values are being dropped: the quota is used up"
     if state is not None:
         assert state.stat().st_size <= SMALLEST_QUOTA + 8192
-    # What is sent makes room again.
+    # Reports that are sent make room again.
     client.publisher.down = False
     client.clock.advance(days=8)
     assert client.flush().sent == taken

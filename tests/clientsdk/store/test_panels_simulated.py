@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 N = 5
 CYCLES = 6
 FLEET = 240
-#: Of a yes; a week's share is near it.
+#: The probability of a yes; a week's share is near it.
 SHARE = 0.3
 LATE = metric(
     "late",
@@ -180,7 +180,7 @@ def predicted(asked, users: int, panel: int):
     return row
 
 
-# What an attacker makes of it who has every message.
+# Attacks by somebody who has every message.
 
 
 def right_guesses(fleet: list[Life]) -> tuple[int, int]:
@@ -224,7 +224,7 @@ def right_joins(fleet: list[Life]) -> int:
 
 
 def check_joins(right: int) -> None:
-    """Of a random pairing k or more are right with probability at most 1 / k!."""
+    """A random pairing has k or more right pairs with probability at most 1 / k!."""
     assert right < 13, f"{right} of {FLEET} pseudonyms joined"
     assert 1 / math.factorial(13) < 1e-9
 
@@ -232,7 +232,7 @@ def check_joins(right: int) -> None:
 def test_no_turn_tells_of_the_next_one(fleet: list[Life]) -> None:
     right, tried = right_guesses(fleet)
     assert tried == FLEET // 2 * (CYCLES - 1)
-    # Of a guess that does not depend on the device's secret exactly one in N is right.
+    # Exactly one in N guesses is right if they do not depend on the device's secret.
     check_binomial(right, tried, 1 / N, label="next turns")
 
 

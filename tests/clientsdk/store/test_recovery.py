@@ -307,7 +307,7 @@ def test_a_file_that_may_only_be_read(path):
 
 
 def test_a_crash_while_what_is_unknown_is_made_up_for(path, monkeypatch):
-    """What is written of a lost store before its successor is there is not that of a new one."""
+    """The note of a lost store, written before its successor is there, is not that of a new one."""
     live(path)
     remove(path, "", "-wal", "-shm")
     path.with_name("device.db-mark").write_bytes(b"\xa5" * 256)

@@ -1,4 +1,4 @@
-"""What a store is pinned to, and what a store does that cannot be used."""
+"""Values that a store is pinned to, and stores that cannot be used."""
 
 from __future__ import annotations
 

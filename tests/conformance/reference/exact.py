@@ -7,7 +7,7 @@ from functools import cache
 from math import ceil
 
 WORDS = 1 << 64
-#: Of the series of e^x: digits enough that their error is far below 10^-50.
+#: Digits for the series of e^x: enough that their error is far below 10^-50.
 _SCALE = 10**90
 
 

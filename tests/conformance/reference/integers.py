@@ -1,8 +1,8 @@
 """The integers of a metric's sampler; written from ``docs/spec/protocol.md`` alone.
 
-Nothing here imports the library. What a mechanism's integers are is said on that page, in the
-section of the same name; ``split_bits`` and the mechanisms with windows are left to the document
-that ``sotto plan sampler`` writes.
+Nothing here imports the library. That page defines a mechanism's integers, in the section of the
+same name; ``split_bits`` and the mechanisms with windows are left to the document that
+``sotto plan sampler`` writes.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LADDER = [500_000, 1_000_000]
 WIDTHS = [8, 256]
 
 Sampler = Callable[..., Any]
-#: What a fault makes of the payloads of its input: ``(n, levels, payload_width)`` ``uint8``.
+#: A fault changes payloads in place: ``(n, levels, payload_width)`` ``uint8``.
 Fault = Callable[[Any], None]
 
 

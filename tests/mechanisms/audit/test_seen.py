@@ -35,7 +35,7 @@ def test_weights_are_log_likelihood_ratios() -> None:
 
 
 def test_bits_that_tell_nothing_are_left_out() -> None:
-    """Of 512 such bits some 1.4 are more than three standard deviations away by chance."""
+    """Some 1.4 of 512 such bits are more than three standard deviations away by chance."""
     secrets = fair()
     planes = bits_of([(0.5, 0.5)] * 512, secrets)
     score = LinearScore.fit(planes, np.empty((N, 0)), secrets)

@@ -50,7 +50,7 @@ every_small = pytest.mark.parametrize("mechanism", SMALL, ids=lambda one: f"{one
 
 @every_small
 def test_support_has_the_stated_probabilities(mechanism: Any) -> None:
-    """Of subsets that a category is in them; of blocks the mean that a report contributes."""
+    """A category is in a subset with these; a report of a block contributes them on average."""
     chain, m = mechanism.chain, mechanism.domain_size
     for level in range(len(RUNGS)):
         p, q = chain.exact[level]

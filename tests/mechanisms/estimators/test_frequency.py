@@ -184,7 +184,7 @@ def test_what_is_shown_has_the_less_error_of_two_repairs() -> None:
     for power in (0.0, 2.0):
         weights = 1 / np.arange(1, m + 1) ** power
         truth = np.round(n * weights / weights.sum()).astype(int)
-        # Of the shown shares, of Norm-Sub's, and of clipped and scaled ones.
+        # Squared errors of the shown shares, of Norm-Sub's, and of clipped and scaled ones.
         squares = np.zeros(3)
         for _ in range(repeats):
             kept = rng.binomial(truth, p - q)
@@ -198,7 +198,7 @@ def test_what_is_shown_has_the_less_error_of_two_repairs() -> None:
             off = np.stack([shown, norm_sub(values), scaled]) - truth / truth.sum()
             squares += (off**2).sum(axis=1)
         ratios[power] = squares[0] / squares[1:]
-    # Where all are equal Norm-Sub has twice the error of the other; where few have most, a fifth.
+    # Norm-Sub has twice the error of the other if all shares are equal, a fifth if few have most.
     assert ratios[0.0][0] < 0.6
     assert ratios[0.0][1] < 1.2
     assert ratios[2.0][0] < 1.05

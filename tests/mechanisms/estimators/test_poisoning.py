@@ -122,7 +122,7 @@ def test_repeated_answers_are_found_at_the_stated_share():
 
 @pytest.mark.parametrize("number", [10, 100, 999])
 def test_a_tag_that_different_payloads_share_is_no_alarm(number):
-    """Of 999 pairs of filters, some two share a tag of 32 bits with a probability of 2e-7."""
+    """Some two of 999 pairs of filters share a tag of 32 bits with a probability of 2e-7."""
     rappor = Rappor((0.5, 1.0, 2.0), bits=128, hashes=2, cohorts=16)
     nothing = np.zeros((3, rappor.count_length), dtype=np.int64)
     one, two = np.zeros((2, 3, 6), dtype=np.int64)
@@ -207,7 +207,7 @@ def test_reports_that_depend_on_each_other_weigh_less():
 
 @pytest.mark.parametrize("together", [1, 2, 13, 52])
 def test_the_same_answers_sent_again_are_no_more_evidence(together):
-    """Of an impossible mixture, seen alone and as often as a permanent response may be sent."""
+    """An impossible mixture is seen alone, and as often as a permanent response may be sent."""
     counts = np.zeros((3, HYBRID.count_length), dtype=np.int64)
     shares = HYBRID.chain.matrix(2).mean(axis=0)
     counts[2] = np.round(10_000 * shares * (1 + 0.3 * np.cos(np.arange(len(shares)))))

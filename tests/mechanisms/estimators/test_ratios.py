@@ -49,7 +49,7 @@ def test_conversions_are_as_sure_as_their_references(
     [(2, (0.1631, 0.0516, 0.0163)), (1, (0.4915, 0.1554, 0.0491))],
 )
 def test_retention_is_as_sure_as_its_references(epsilon: float, widths: tuple[float, ...]) -> None:
-    """Of 13 ages, a share of .05 came again of the .10 that were new; 10⁴ to 10⁶ reports."""
+    """A share of .05 came again of the .10 that were new, of 13 ages; 10⁴ to 10⁶ reports."""
     mechanism = GeneralizedRandomizedResponse(epsilon, 13)
     law = np.array([0.1, 0.05, *[0.85 / 11] * 11])
     for n, width in zip((10**4, 10**5, 10**6), widths, strict=True):

@@ -120,7 +120,7 @@ def test_a_spike_and_a_shift_do_not_hide_the_next_shift():
 @pytest.mark.parametrize("far", [100, 300, 1e6])
 @pytest.mark.parametrize("lasting", [False, True])
 def test_what_is_hundreds_of_errors_off_says_little_of_the_drift(far, lasting):
-    """Of very many reports, a figure may move by hundreds of its standard errors at once."""
+    """A figure of very many reports may move by hundreds of its standard errors at once."""
     values, errors = quiet(np.random.default_rng(50), 104, 0.0, 1.0), np.ones(104)
     before = watch(values[:90], errors[:90], threshold_of(520, learned=True))
     values[40 : 90 if lasting else 41] += far
@@ -134,7 +134,7 @@ def test_what_is_hundreds_of_errors_off_says_little_of_the_drift(far, lasting):
 
 @pytest.mark.parametrize("windows", [9, 10])
 def test_a_hundred_models_predict_what_all_of_them_do(windows, monkeypatch):
-    """Of a young figure hundreds are likely, and each is judged by a thousand times over."""
+    """A young figure has hundreds of likely models, and each is judged by a thousand times over."""
     watched = watch(quiet(np.random.default_rng(51), windows, 0.2, 1.0), np.ones(windows), 4.0)
     models, *_ = watched._next
     few = models.likely()

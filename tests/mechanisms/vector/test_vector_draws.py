@@ -105,7 +105,7 @@ def test_every_set_of_coordinates_is_as_likely() -> None:
     sets = Counter(tuple(sorted(row)) for row in chosen.tolist())
     every = list(itertools.combinations(range(5), 3))
     check_counts([sets[one] for one in every], [Fraction(1, 10)] * 10, label=f"seed {SEED}")
-    # What is asked of a coordinate has nothing to do with which one it is.
+    # The question about a coordinate has nothing to do with which one it is.
     bins = mechanism.slots_of(mechanism.coins_of(ids(40_000)))
     check_counts(np.bincount(bins[:, 1], minlength=16), [Fraction(1, 16)] * 16)
     both = np.bincount((chosen[:, 0] * 16 + bins[:, 0]), minlength=48)

@@ -1,4 +1,4 @@
-"""What is withheld of segments: nothing that depends on few reports can be computed of the rest."""
+"""Withheld segments: nothing that depends on few reports can be computed from the others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def split(attributes, reports, least, held=frozenset()):
 
 
 def keep(attributes, reports, least, before):
-    """What is held back in a window of which every report is of one level and group."""
+    """The slices held back in a window of which every report is of one level and group."""
     own = {each.name: int(reports[[*each.cells]].sum()) for each in slices(attributes)}
     enough = {name: number >= least for name, number in own.items() if number}
     return held_back(
@@ -216,7 +216,7 @@ def test_which_slices_have_estimates_does_not_depend_on_reports():
     few = ["item"] * 10
     of = {kind: [*broken_down(attributes, kind, few)] for kind in ("category", "string", "vector")}
     assert [len(of[kind]) for kind in of] == [15, 6, 0]
-    # Where a document would be too long, pairs are left out, and then all.
+    # Pairs are left out if a document would be too long, and then all.
     for items, arms, expected in (
         (["item"] * 900, 0, 15),
         (["item"] * 1100, 0, 6),

@@ -222,7 +222,7 @@ def test_reports_below_the_last_level_are_left_out_of_alarms_where_they_are_few(
 
 
 def test_a_difference_does_not_give_a_withheld_arm_away() -> None:
-    # Of all, control and treatment those of no arm would follow, which are five.
+    # The five reports of no arm would follow from those of all, control and treatment.
     rows = compared(PLAN, "dark", [[0, 500], [0, 300], [0, 5]])
     differences = [row for row in rows if row["kind"] == "difference"]
     assert {row["withheld"] for row in differences} == {

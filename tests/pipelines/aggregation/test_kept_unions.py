@@ -15,7 +15,7 @@ from pipelines.aggregation.result_rows import published_again, rows_of_windows
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
-#: Of each window, of each cell: its counts.
+#: The counts of each cell of a window.
 Tables = Sequence[NDArray[np.int64]]
 
 

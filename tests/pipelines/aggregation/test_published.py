@@ -41,7 +41,7 @@ def asking(least: int, metric: dict[str, object] = COLOUR, **changes: object) ->
 
 
 def test_at_least_m_changed_is_not_enough():
-    """Of 20, then 20 more, 19 of the first and 1 of the second move up: the cut is 2."""
+    """19 of the first 20 reports and 1 of the next 20 move up: the cut is 2."""
     assert fewest([np.array([n]) for n in (20, 40, 20)], [], 1) == 0
     assert fewest([np.array([n]) for n in (20, 40)], [], 1) == 20
     first, second, third = [1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 1, 0]

@@ -84,7 +84,7 @@ def test_widened_intervals_cover_and_plain_ones_would_not(mechanism):
 
 
 def test_no_category_of_a_hadamard_block_shares_more_noise_than_is_stated():
-    """Of 16 categories in 4 blocks, exactly: every pair of a true category and an estimated one."""
+    """Every pair of a true category and an estimated one, exactly: 16 categories in 4 blocks."""
     fields = category("model", 16, 2, 4, mechanism="hadamard")
     fields["mechanism"]["blocks"] = 4
     ladder = [{"epsilon": 2_000_000, "after": 0}, {"epsilon": 4_000_000, "after": 0}]

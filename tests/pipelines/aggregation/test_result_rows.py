@@ -50,7 +50,7 @@ from sotto.plan.registry import Registry
 from sotto.wire.format import Row
 from sotto_cli import main
 
-#: Of so few reports of bits, 20 or more are about the first one.
+#: A seed with which 20 or more of so few reports of bits are about the first one.
 SEED = 6
 CANDIDATES = ("home", "away")
 #: Columns of an estimate that come from payloads.
@@ -362,7 +362,7 @@ def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path):
 
 
 def test_another_minimum_after_an_interrupted_run(tmp_path):
-    """What was undertaken is done first, and its commit has the minimum."""
+    """The interrupted run is done first, and its commit has the minimum."""
     job = Published(tmp_path, 1)
     source, plan = random.Random(5), colour_plan(1)
     chain = Device(plan, source).chain(plan.metric("colour"), START + 30 * DAY)

@@ -97,7 +97,7 @@ def a_row(draw, contradictions) -> Row:
     metric = draw(st.sampled_from([0, 0, 0, *range(len(METRICS))]))
     mechanism = METRICS[metric].metric.mechanism
     rest = bytes(mechanism.payload_width - 1)
-    # What is decoded is an output of its mechanism.
+    # A decoded payload is an output of its mechanism.
     possible = [
         first
         for first in (0, 0, 0, 0, 1, 2)

@@ -1,4 +1,4 @@
-"""What moved is found once in the results as they are, and kept as it was found."""
+"""Figures that moved are found once in the results as they are, and kept as they were found."""
 
 from __future__ import annotations
 

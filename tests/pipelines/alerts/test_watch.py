@@ -56,7 +56,7 @@ def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
     ]
     (delivery,) = watch.kept().alerts[0].deliveries.values()
     assert (delivery.attempts, delivery.problem) == (3, None)
-    # Of a channel that is not configured any more nothing is pending.
+    # A channel that is not configured any more has no pending alerts.
     kept = watch.kept()
     kept.alerts[0].deliveries["webhook"].next = NOW
     path.write_text(kept.model_dump_json())

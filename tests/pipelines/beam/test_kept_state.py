@@ -1,4 +1,4 @@
-"""What an engine keeps of a job is restored by this release, from the bytes of the one that wrote.
+"""An engine's state of a job is restored by this release, from the bytes of the one that wrote it.
 
 ``golden/state-N.json`` holds a log, its plan, and all that an engine keeps half-way through it, as
 the release wrote it that introduced the version N. :func:`kept` makes such a file.

@@ -140,7 +140,7 @@ def test_another_runner_makes_the_same_files(log, tmp_path):
 
 @pytest.mark.real_randomness
 def test_workers_read_topics_by_themselves(log, tmp_path, monkeypatch):
-    """What the driver has kept of a topic is of no use to them, and is let go."""
+    """The driver's own copy of a topic is of no use to them, and is let go."""
     cluster = FakeCluster("reports-e1-p2")
     install(monkeypatch, cluster)
     copied(log, cluster)

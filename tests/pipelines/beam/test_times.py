@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
 
 
 class GivenBack(FakePartition):
-    """What an operator has given back: the only partition of a topic."""
+    """Messages that an operator has given back: the only partition of a topic."""
 
     def extend(self, sent: Sequence[Sent]) -> None:
         for time, message in sent:

@@ -264,7 +264,7 @@ def test_an_element_against_the_contract_is_an_error_without_its_content(tmp_pat
 
 
 def test_messages_with_their_keys_are_refused_when_the_pipeline_is_made(tmp_path):
-    """What ReadFromKafka gives; its values are the messages."""
+    """ReadFromKafka gives such pairs; their values are the messages."""
     with pytest.raises(TypeCheckError, match="expected Union"):
         outcome(tmp_path, beam.Create([(b"key", b"a message")]))
 

@@ -1,7 +1,7 @@
 """Framing: who has seen an honest device's messages contradicts it, to have it revoked.
 
-He may append whatever he wants, before or after what he has seen, and repeat it. Where messages are
-signed nothing changes; where they are not, no device is left.
+He may append whatever he wants, before or after what he has seen, and repeat it. Nothing changes if
+messages are signed; no device is left if they are not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PLANS = [SIGNED, OTHER, OPEN]
 
 
 class Aggregated(NamedTuple):
-    """What a run has come to: tables and counts are equal bit by bit or not at all."""
+    """The results of a run: tables and counts are equal bit by bit or not at all."""
 
     result: RunResult
     tables: dict[str, list[dict[str, object]]]
@@ -141,7 +141,7 @@ def pseudonym(message: bytes) -> bytes:
 
 
 def test_requeueing_lets_nothing_in(sent, truth, tmp_path):
-    """What came before its plan was known is verified when it is taken again."""
+    """A message that came before its plan was known is verified when it is taken again."""
     made = attacked(sent, [*attacks_on(sent).values()])
     state = tmp_path / "state"
     aggregate(write(tmp_path / "log", sent + made), state, [OPEN])

@@ -21,7 +21,7 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
-#: What only devices that were given it say.
+#: A plan whose fingerprint is sent only by devices that were given it.
 MARKED = replace(FIRST, grace=2 * DAY)
 
 

@@ -1,7 +1,7 @@
 """Runs that are killed, in real processes: nothing is lost, nothing counts twice.
 
-What is compared is everything: after the restart every committed file has the bytes that it has
-after a run that nobody disturbed, and the database the same rows.
+Everything is compared: after the restart every committed file has the bytes that it has after a run
+that nobody disturbed, and the database the same rows.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_an_overloaded_collector_refuses_before_it_holds_more() -> None:
             second = await ask(app, "POST", REPORTS, join_messages([message()]))
             assert (second.status, second.headers["retry-after"]) == (503, "5")
             assert store.groups == []
-        # What waits is written at the end.
+        # Messages that wait are written at the end.
         assert (await first).status == 204
         assert len(store.groups) == 1
 
@@ -269,7 +269,7 @@ def test_a_large_body_that_is_being_read_gives_way_to_smaller_ones() -> None:
         async with serving(limits=Limits(waiting_bytes=1000, body_seconds=60)) as (app, _):
             reading = asyncio.create_task(ask(app, "POST", REPORTS, bytes(900), pause=1.0))
             while not reading.done():
-                # What gives way has more than this one.
+                # The body that gives way is larger than this one.
                 assert (await ask(app, "POST", REPORTS, bytes(400))).status == 400
                 await asyncio.sleep(0.01)
             answer = reading.result()
@@ -311,7 +311,7 @@ def test_the_framework_reports_no_request(monkeypatch, caplog) -> None:
         await app({"type": "lifespan", "state": {}}, receive, send)
         async with serving() as (app, _):
             await ask(app, "POST", REPORTS, join_messages([message()]))
-        # What is looked for can be seen.
+        # A provider that is asked would be seen.
         assert Provider.asked == 0
         other = FastAPI()
         await ask(other, "GET", "/")

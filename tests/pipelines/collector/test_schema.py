@@ -1,4 +1,4 @@
-"""What /openapi.json says is what the collector does, as schemathesis finds it."""
+"""The collector does what /openapi.json says, as schemathesis finds it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from sotto_cli import main
 pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 
 CANARY = "c4n4ry"
-#: Of loopback too, and in no other address.
+#: An address of loopback too, whose text is in no other address.
 ADDRESS = "127.77.66.55"
 
 

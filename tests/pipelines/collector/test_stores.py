@@ -1,4 +1,4 @@
-"""Where messages are written: what has been acknowledged is there, whatever fails."""
+"""Stores of messages: what has been acknowledged is there, whatever fails."""
 
 from __future__ import annotations
 

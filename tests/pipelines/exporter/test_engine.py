@@ -1,4 +1,4 @@
-"""What the exporter reads of a streaming job at Flink's REST interface."""
+"""Figures of a streaming job that the exporter reads at Flink's REST interface."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def job(name: str, began: int, running: int = 2) -> dict[str, Any]:
     }
 
 
-#: What Flink 1.19.3 answers, shortened. A metric that is not known yet makes the answer empty.
+#: Answers of Flink 1.19.3, shortened. A metric that is not known yet makes the answer empty.
 ANSWERS: dict[str, Any] = {
     "/jobs/overview": {"jobs": [job("sotto-a", 5), job("sotto-a", 70), job("sotto-b", 90, 1)]},
     "/jobs/sotto-a-70": {
@@ -145,7 +145,7 @@ def test_the_engine_is_asked_for_the_job_whose_documents_the_database_has(tmp_pa
 
 
 class PlayedJob:
-    """What Flink answers of a job: all is well with it, or nothing is."""
+    """Flink's answers about a job: all is well with it, or nothing is."""
 
     def __init__(self, name: str) -> None:
         self._name, self._numbers, self.well = f"sotto-{name}", count(10), True

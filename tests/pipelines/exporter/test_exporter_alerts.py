@@ -42,7 +42,7 @@ def test_alerts_are_exposed(tmp_path):
     assert raised == pytest.approx(alert.raised.timestamp())
     assert value(found, "sotto_alerts_evaluated_timestamp_seconds", **file) >= raised
     assert value(found, "sotto_alerts_undelivered", **file) == 1
-    # Of two alerts about one figure the newest; none that is old, or that the results take back.
+    # The newest of two alerts about one figure; none that is old, or that the results take back.
     kept = watch.kept()
     kept.alerts.append(alert.model_copy(update={"id": "later", "change": 0.4}))
     path.write_text(kept.model_dump_json())

@@ -39,14 +39,14 @@ from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
-#: Of runs alone: generations, files, how old a run is, records from the future.
+#: Figures of runs alone: generations, files, how old a run is, records from the future.
 RUNS = {
     name
     for name in CATALOGUE
     if name.startswith(("sotto_run_", "sotto_lag_", "sotto_future_"))
     or name == "sotto_database_behind_generations"
 }
-#: What depends on when and where it was read.
+#: Figures that depend on when and where they were read.
 OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
 
 
@@ -205,7 +205,7 @@ def test_what_is_given_back_is_read_too(cluster):
     taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
     assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
     assert stream.lag(taken).oldest == first
-    # Of a topic that was deleted and created again the offsets mean nothing: all is left to read.
+    # Offsets of a topic that was deleted and created again mean nothing: all is left to read.
     cluster.ids["reports-requeue"] = "three"
     assert stream.lag(taken | {"reports-requeue@two/0": 1}).partitions["reports-requeue/0"] == (
         0,

@@ -80,7 +80,7 @@ def test_every_alert_has_a_runbook_and_names_it():
         assert [part for part, _ in parts] == ["Means", "Look", "Do", "Verify"], name
         named = set(re.findall(r"\bsotto_\w+", section))
         assert named <= set(CATALOGUE), name
-    # What to do is said of every reason that a run fails for.
+    # Every reason that a run fails for has advice on what to do.
     assert {each for each in Problem if f"`{each}`" not in sections["SottoRunFailed"]} == set()
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
         for rule in group["rules"]:
@@ -282,7 +282,7 @@ def alarmed(folder: Path) -> str:
 
 @pytest.mark.slow
 def test_every_query_has_data(job, tmp_path):
-    """Of what the exporters of three jobs expose, counters growing."""
+    """The data are what the exporters of three jobs expose, with growing counters."""
     needed("promtool")
     shown = {
         "one:1": exposition(job.state, job.log),

@@ -110,7 +110,7 @@ def test_a_backup_that_is_killed_leaves_no_file_under_its_name(
     assert not (tmp_path / "state.tar").exists()
     assert (state / "backup").exists()
     aggregate(world.log, state, max_reports=MAX_REPORTS)
-    # What a commit removes, such as a forgotten pseudonym, does not stay in its links.
+    # Data that a commit removes, such as a forgotten pseudonym, does not stay in hard links.
     assert not (state / "backup").exists()
     assert backup(state, tmp_path / "state.tar") == check(tmp_path / "state.tar")
     assert committed(state) == committed(world.done)
@@ -159,7 +159,7 @@ def test_a_mount_point_is_filled_and_may_be_after_an_interruption(world, tmp_pat
     assert counted(mounted) == counted(world.half)
     assert {each.name for each in tmp_path.iterdir()} == {"mounted"}
     assert not (mounted / ".restore.partial").exists()
-    # What is not its own is neither overwritten nor removed.
+    # Files that are not its own are neither overwritten nor removed.
     other = tmp_path / "other"
     (other / "plans").mkdir(parents=True)
     with pytest.raises(AggregationError, match="empty"):

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 @cache
 def everything() -> list[Sent]:
-    """Of good devices and bad ones, before any budget period is closed."""
+    """Reports of good devices and bad ones, before any budget period is closed."""
     return reports(12, 41)
 
 
@@ -212,7 +212,7 @@ def test_the_command_reads_a_file_or_a_pipe_and_shows_no_name_whole(
 
 
 def test_a_restored_backup_brings_nobody_back(world, tmp_path):
-    """Where it was made, at another place, and nowhere without a word."""
+    """It is restored where it was made, and elsewhere only with the option ``--forgotten``."""
     state, file = world.copy(), tmp_path / "state.tar"
     backup(state, file)
     with pytest.raises(Killed):

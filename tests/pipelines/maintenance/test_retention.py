@@ -68,7 +68,7 @@ def test_what_is_left_is_the_end_of_the_log_and_counts_go_on(world, made):
         assert left == before[name][-len(left) :]
         assert left
     assert retain(world.state, world.log, clock=lambda: START) == Removable()
-    # What comes later is counted as if all were there.
+    # Messages that come later are counted as if all were there.
     late = [each._replace(append=NOW + 6 * DAY) for each in SENT[-20:]]
     for log, state in ((world.log, world.state), (made.log, made.state)):
         state = Path(shutil.copytree(state, state.with_name("later")))

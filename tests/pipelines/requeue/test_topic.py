@@ -1,4 +1,4 @@
-"""What is given back to a streaming job, where the broker does not take it."""
+"""Messages that are given back to a streaming job, but that the broker does not take."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Refusing:
 
 @pytest.mark.parametrize("error", [MessageSizeTooLargeError, KafkaTimeoutError])
 def test_the_topic_that_takes_nothing_is_named(monkeypatch, error):
-    """Of the two topics that are read and written, a person has to know which one to look at."""
+    """A person has to know which of the two topics, read and written, to look at."""
     ended = []
     monkeypatch.setattr(kafka, "make_producer", lambda *_, **__: Refusing(error()))
     monkeypatch.setattr(kafka, "end_producer", ended.append)

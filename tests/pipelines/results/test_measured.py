@@ -146,7 +146,7 @@ def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
 
 
 def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
-    """Of 60 devices that were new in the first week 30 had a second and 20 a third."""
+    """60 devices were new in the first week; 30 of them had a second and 20 a third."""
     with ResultsReader.of_state(results) as reader:
         snapshot = ResultsSnapshot(reader, reader.revision(), results)
         [key] = (each for each in snapshot.newest if each.metric == "age")

@@ -63,7 +63,7 @@ def reports_of(
         devices - true, 1 - p[last], SEEDS
     )
     kept = (p[sent] + p[last] - 1) / (2 * p[last] - 1)
-    # Whose turn each level is does not depend on the permanent response.
+    # The level that a device sends does not depend on its permanent response.
     parts = [permanent]
     for left in range(len(sent), 1, -1):
         parts[-1:] = (

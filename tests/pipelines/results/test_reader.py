@@ -183,7 +183,7 @@ def test_what_seems_damaged_because_it_changed_is_read_again(file: Path) -> None
 
     database = ReadOnlyDatabase(f"sqlite:///{file}")
     assert database.read(query) == 7
-    # What does not change is damaged.
+    # A file that fails, and has not changed, is damaged.
     with pytest.raises(ResultsError, match="malformed"):
         database.read(query)
     assert len(asked) == 3

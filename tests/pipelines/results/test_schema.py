@@ -1,4 +1,4 @@
-"""What /openapi.json says of the HTTP interface is what it does, as schemathesis finds it."""
+"""The HTTP interface does what /openapi.json says of it, as schemathesis finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run takes: all lanes merged by append time, each record once, cut to size."""
+"""The records that a run takes: all lanes merged by append time, each once, cut to size."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster, tmp_path):
 def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_tried_again(
     cluster, monkeypatch
 ):
-    """What kafka-python does not know, or has not found in time, it stumbles over or leaves out."""
+    """An unknown partition makes kafka-python raise KeyError; one found too late is left out."""
     found, asked = FakeConsumer.end_offsets, []
 
     def stumbling(consumer: FakeConsumer, wanted: list, timeout_ms: int) -> dict:

@@ -1,4 +1,4 @@
-"""What a loss of power leaves of a state directory: a commit forces to disk what it stands on.
+"""A state directory after a loss of power: a commit forces to disk what it stands on.
 
 A recorder follows the system calls of a run that decide what survives: ``fsync`` of files and of
 directories, renames and removals. It knows what the disk is sure to have at each instant and
@@ -32,14 +32,14 @@ FORCED = (
 
 
 class Disk:
-    """What is sure to survive a loss of power in a directory, and what was relied on without.
+    """Files of a directory that surely survive a loss of power, and uses of files that may not.
 
     Parameters
     ----------
     root : Path
         The state directory.
     lost : callable
-        Of an ``fsync``'s path: whether it does nothing.
+        Says whether an ``fsync`` does nothing, by its path.
     """
 
     def __init__(self, root: Path, lost: Callable[[str], bool] = lambda path: False) -> None:

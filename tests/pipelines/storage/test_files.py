@@ -58,6 +58,6 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
 
 
 def test_folders_are_nobody_elses(tmp_path):
-    """Where workers write may lie outside the state directory, whose folder is its owner's."""
+    """Workers may write outside the state directory, whose folder is its owner's."""
     files.make_folder(tmp_path / "shared" / "states")
     assert (tmp_path / "shared" / "states").stat().st_mode & 0o007 == 0

@@ -14,7 +14,7 @@ from pipelines.storage.manifest import Manifest, Quarantined, advance
 from pipelines.storage.output import JobOutput, StoredFile, StoredState
 from sotto.errors import AggregationError
 
-#: What of a registry decides.
+#: The fields of a registry that decide about a manifest.
 PLANS = [SimpleNamespace(retention=30)]
 TERMS = SimpleNamespace(period=10, horizon=25, shards=64, plans=PLANS)
 ONE = Totals(1, 0, 0, 2, 300, 400, 300, 400)

@@ -1,4 +1,4 @@
-"""What is published of a page depends on earlier pages where segments are put together."""
+"""A page's published windows depend on earlier pages if segments are put together."""
 
 from __future__ import annotations
 

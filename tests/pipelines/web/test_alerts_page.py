@@ -68,7 +68,7 @@ def test_what_moved_is_shown_with_its_chart(results):
     # The level after the shift is not known yet.
     rows = [line for line in shown.text.splitlines() if line.startswith(f"colour {NASTY}")]
     assert "not judged yet" in rows[-1]
-    # What the results take back is said.
+    # The page says that the results take an alert back.
     results.write({NASTY: [(0.2, 0.02)], "blue": [(0.7, 0.02)]}, first=20)
     watch.look()
     again = Html(ask(app, "/alerts").text)

@@ -236,7 +236,7 @@ def test_a_name_that_is_too_long_for_a_chart_is_its_title():
     values = [(0.1, None, "")] * 2
     svg = charts.intervals("By segment", ["short", name], values, "share", "share").inline
     assert f"<title>{escape(name)}</title>" in svg
-    # What tells names apart may be at either end.
+    # The part that tells names apart may be at either end.
     assert ">os=linux,app_v…5.10.1-&lt;beta&gt;<" in svg
     assert "<title>short</title>" not in svg
 

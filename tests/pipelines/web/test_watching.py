@@ -1,4 +1,4 @@
-"""What the pages say of the job itself, and where the overview leads."""
+"""The pages' statements about the job itself, and the link of the overview to them."""
 
 from __future__ import annotations
 

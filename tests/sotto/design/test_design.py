@@ -244,7 +244,7 @@ def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):
     asked = question_of_metric(plan, plan.metric("distance"))
     assert (asked.panel, asked.per_user, asked.in_panel(1).per_user) == (2, 4, 8)
     assert asked.in_panel(13).per_user == pytest.approx(8 / 13)
-    # Of a constant metric it is one, or less where a window has less than a cycle.
+    # A constant metric has one, or less if a window has less than a cycle.
     model = question_of_metric(plan, plan.metric("model"))
     assert [model.in_panel(panel).per_user for panel in (1, 2, 4, 8)] == [1, 1, 1, 0.5]
     (row,) = traded(model, (8,), terms=Terms(WEEK, 0, 10**9))

@@ -1,4 +1,4 @@
-"""What a plan takes over time: a value, a day, a year, and for how long the lifetime lasts."""
+"""A plan's spending over time: a value, a day, a year, and for how long the lifetime lasts."""
 
 import pytest
 from agreed_plans import DAY, compiled, metric_document, plan_document
@@ -15,7 +15,7 @@ from sotto.design.spending import (
 )
 from sotto.errors import ParameterError
 
-#: Of the plan below at 2 a value.
+#: The cost of a value of the plan below, micro-epsilon.
 COST = 2_000_000
 
 
@@ -94,7 +94,7 @@ def test_it_is_said_in_words():
 
 def test_a_value_costs_what_is_ever_drawn_of_it():
     assert [value_cost(metric) for metric in plan(1, cost=3).metrics] == [COST]
-    # Of a constant metric the permanent response, which is more than what is sent.
+    # A constant metric draws its permanent response, which is more than what is sent.
     assert [value_cost(metric) for metric in compiled(metrics=[constant()]).metrics] == [COST]
 
 

@@ -1,4 +1,4 @@
-"""What people, lawyers and stores are told: every figure follows from the plan."""
+"""Texts for people, lawyers and stores: every figure follows from the plan."""
 
 import csv
 import io
@@ -316,7 +316,7 @@ def test_the_answers_for_google_are_a_table_of_three_columns(plan):
     assert head == ["question", "answer", "why"]
     assert {len(row) for row in rows} == {3}
     answers = {row[0]: row for row in rows}
-    # What the plan does not decide is not decided.
+    # Questions that the plan does not decide are left to the owner.
     encrypted = "Is all of the user data collected by your app encrypted in transit?"
     assert answers[encrypted][1] == "for the owner to answer"
     diagnostics = "App info and performance: Diagnostics: why is this user data collected?"

@@ -287,7 +287,7 @@ def test_clients_have_the_parts_that_are_used() -> None:
         assert assigned in made
     assert callable(KafkaProducer._unregister_cleanup)
     assert callable(Sender.force_close)
-    # What is set when a producer is closed: closing again does nothing.
+    # This flag is set when a producer is closed: closing again does nothing.
     assert "self._closed" in inspect.getsource(KafkaProducer.close)
 
 

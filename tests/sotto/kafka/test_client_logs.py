@@ -1,4 +1,4 @@
-"""What commands print of kafka-python's lines: nothing, unless somebody asks."""
+"""Log lines of kafka-python that commands print: none, unless somebody asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what with topics: what is asked of a cluster, before it is asked."""
+"""Access to topics: the grants that a cluster is asked for, before it is asked."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_damage_anywhere_loses_what_is_damaged_and_nothing_before_or_in_other_se
                 assert whole[position] == body
             if max(base for base in bases if base <= position) != segment:
                 assert whole[position] == body
-        # What is read at a position is what was written there.
+        # A body that is read at a position is what was written there.
         assert whole.items() <= dict(zip(positions, BODIES, strict=True)).items()
 
 

@@ -205,7 +205,7 @@ class TestChooser:
         assert "within 5 % of the least" in chosen.why
         # One byte and not two, for 0.2 % more.
         assert choose_category(category(12, 2_000_000)).spec["name"] == "grr"
-        # Where more than that is at stake, the larger payload.
+        # The larger payload is chosen if more than that is at stake.
         larger = choose_category(category(16, 2_000_000))
         assert larger.spec["name"] == "subset"
         assert larger.why.startswith("least variance at the last level (n times")

@@ -1,4 +1,4 @@
-"""What names a plan on the wire: everything that decides about bytes, and nothing that does not."""
+"""A plan's fingerprint depends on everything that decides about bytes, and on nothing else."""
 
 import copy
 import hashlib

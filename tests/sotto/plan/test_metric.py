@@ -414,7 +414,7 @@ def test_texts_for_people_are_carried_on_one_line():
     assert (told.description, told.purpose) == ("A metric", "To know")
     assert (told.data_type, told.group) == ("usage", "times")
     assert CompiledPlan.from_json(found.to_json()) == found
-    # What counts alike is one metric, whatever is said of it.
+    # Metrics that count alike are one, whatever is said of them.
     other = worded(
         description="Another text",
         purpose=None,

@@ -111,7 +111,7 @@ def test_counts_of_all_cells_have_to_fit():
 
 
 def test_arms_are_drawn_by_a_keyed_hash_of_public_names():
-    """Of 4,096 secrets the arms are within six standard errors of what they should be."""
+    """The arms of 4,096 secrets are within six standard errors of what they should be."""
     experiment = Experiment("onboarding", ("control", "treatment"), 200_000)
     secrets = [number.to_bytes(32, "big") for number in range(4096)]
     arms = [experiment.arm(secret, "fleet.example") for secret in secrets]
@@ -125,7 +125,7 @@ def test_arms_are_drawn_by_a_keyed_hash_of_public_names():
         for secret, arm in zip(secrets, arms, strict=True)
         if arm is not None
     )
-    # Of another collector or name they are others, and independent.
+    # Another collector or name has other arms, which are independent.
     same = sum(
         wider.arm(secret, "fleet.example") == wider.arm(secret, "other.example")
         for secret in secrets

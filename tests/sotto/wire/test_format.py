@@ -96,7 +96,7 @@ def test_a_huge_count_is_no_work():
 
 
 def outcome(call, data):
-    """What a function returns, or how it refuses."""
+    """The value that a function returns, or the text with which it refuses."""
     try:
         return call(data)
     except FormatError as error:
@@ -112,7 +112,7 @@ def pseudonym_decoded(data):
 
 @given(messages(), ids, st.booleans(), st.integers(0, 400), st.binary(max_size=3))
 def test_the_pseudonym_of_a_message_is_that_of_all_its_rows(message, one, same, cut, more):
-    """Of whole, cut and prolonged ones; what is refused is what decoding refuses."""
+    """Messages are whole, cut or prolonged; those are refused that decoding refuses."""
     runs = [
         (run.metric, [row._replace(pseudonym=one) if same else row for row in run.rows])
         for run in message.groups

@@ -151,5 +151,5 @@ def test_devices_on_files_do_the_same(tmp_path, monkeypatch):
     seen = set()
     for seed in range(100, 140):
         seen |= compare(seed, tmp_path, monkeypatch)
-    # What the plans were drawn for has come about.
+    # Every outcome for which the plans were drawn has come about.
     assert seen == {"accepted", "period_full", "not_in_panel", "over_budget", "expired"}

@@ -34,7 +34,7 @@ def constant(name, size, epsilons=(1_000_000, 2_000_000), **parameters):
 
 @pytest.mark.parametrize("levels", [(1_000_000, 2_000_000), (500_000, 1_000_000, 4_000_000)])
 def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(levels):
-    """Of so many outputs no two devices have the same one by chance."""
+    """No two devices have the same one of so many outputs by chance."""
     metric = constant("subset", 65, levels, subset_size=12)
     # From the last level to the last that is sent.
     kept = Fraction(metric.mechanism.chain.keeps[-1], 1 << 64)
