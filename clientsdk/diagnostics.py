@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import time
+from _thread import get_ident
 from contextlib import suppress
 
 #: Seconds during which a cause that was logged is not logged again.
@@ -24,6 +25,8 @@ _NAME = __name__.partition(".")[0]
 _last_logged: dict[str, float] = {}
 #: Whether lines below warnings are printed where no handler takes them.
 _printing = False
+#: Processes and their threads that are handing a line on.
+_telling: set[tuple[int, int]] = set()
 
 
 def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
@@ -58,18 +61,26 @@ def _log(level: str, text: str, details: tuple[object, ...]) -> None:
     """Hand a line to the logger or, if there is none, to standard error.
 
     An error of the app's handlers and filters is dropped, since no log stops an app; an interrupt
-    is not.
+    is not. A handler that records is told nothing of that, or it would be called without end.
     """
+    here = os.getpid(), get_ident()
+    if here in _telling:
+        return
     printed = _printing and level != "warning"
     # None too where another thread is just importing it.
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
-    with suppress(Exception):
+    try:
+        _telling.add(here)
         logger = get_logger and get_logger(_NAME)
         if logger is not None and (logger.hasHandlers() or not printed):
             logger.log(LEVELS[level], text, *details)
         elif sys.stderr is not None:
             said = text % details if details else text
             sys.stderr.write(f"{_NAME}: {said}\n" if printed else f"{said}\n")
+    except Exception:
+        pass
+    finally:
+        _telling.discard(here)
 
 
 def wanted(level: str) -> bool:

@@ -43,10 +43,7 @@ MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", d
 #: With these nothing of the device is kept.
 _NOTHING_KEPT = (NO_CONSENT, EXPIRED, STORE_FULL)
 _DAYS_OF_USE = Measure("days", APP)
-_SPENT = (
-    "the lifetime budget is used up for %s, of which this installation records no more: there is "
-    "nothing to do, unless the person agrees to a higher lifetime ceiling (renew_consent)"
-)
+_SPENT = "the lifetime budget is used up for %s, of which this installation records no more"
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -184,6 +181,8 @@ class Recorder:
                 consents, period = store.consents, store.period
             # No branch and no loop: the line of an interrupt would say that there was a use.
             self._written.update(dict.fromkeys(written, (period, consents)))
+            # Handlers of the app's log run below, and may look at frames.
+            written.clear()
             if responds:
                 # The log still has the response before, and two of them may show a use in between.
                 store.erasure.clean_log()

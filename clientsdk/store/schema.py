@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from sqlite3 import Connection
 
 from clientsdk.diagnostics import store_name
@@ -207,8 +208,13 @@ def unusable(what: str, error: BaseException) -> StoreError:
 
 
 def name_of(connection: Connection) -> str:
-    """Return how messages name the store that a connection is open to."""
-    _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    """Return how messages name the store that a connection is open to.
+
+    The name is left out where it is no text: SQLite's own error would have the whole path.
+    """
+    path = None
+    with suppress(sqlite3.Error):
+        _, _, path = connection.execute("PRAGMA database_list").fetchone()
     return store_name(path)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -46,10 +47,10 @@ def look(
     ``shared``. ``run`` is the command.
     """
     try:
-        free = manager.slots()
-        running = any(job.state not in ENDED for job in manager.jobs())
+        free, jobs = manager.slots(), manager.jobs()
     except FlinkError:
         return 0
+    running = any(job.state not in ENDED for job in jobs)
     if not running and not free:
         return 0
     left = None if running else newest(shared)
@@ -63,7 +64,11 @@ def sweep(shared: Path, manager: JobManager, run: Callable[[Sequence[str]], int]
     """
     while True:
         time.sleep(SWEEP_EVERY)
-        run(["retain", f"--checkpoints={shared / 'checkpoints'}", f"--flink={manager.url}"])
+        try:
+            run(["retain", f"--checkpoints={shared / 'checkpoints'}", f"--flink={manager.url}"])
+        except Exception:
+            # An error that nobody foresaw is shown, and may be gone in an hour.
+            traceback.print_exc()
 
 
 def main() -> int:

@@ -341,6 +341,22 @@ def test_that_the_lifetime_has_no_more_for_a_measure_is_said_before_anything_is_
     assert len(caplog.records) == 2
 
 
+def test_no_frame_says_while_that_is_logged_that_there_was_a_use(monkeypatch):
+    found = []
+
+    def look(text):
+        frames = [frame for frame, _ in traceback.walk_stack(None)]
+        found.append([each.f_locals["written"] for each in frames if "written" in each.f_locals])
+
+    monkeypatch.setattr("clientsdk.diagnostics.info_once", look)
+    measures = {"used": USED, "exports": f"{MEASURES['exports']}, {SURE}"}
+    client = device(used=measures, ceilings=(60, 81))
+    client.clock.advance(days=7)
+    client.count("open")
+    client.next_due()
+    assert found == [[[]]]
+
+
 @pytest.mark.parametrize("method", ["added", "answer", "rewrite", "_value"])
 def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypatch):
     client = device("exports", clock=clock, used={"used": USED})

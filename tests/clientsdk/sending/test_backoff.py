@@ -84,3 +84,18 @@ def test_an_app_without_handlers_and_without_logging_sees_the_same(first, there,
     code = SAYS.format(first=first, there=there)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", told)
+
+
+def test_a_handler_is_told_nothing_of_what_it_records(monkeypatch, caplog):
+    caplog.set_level("DEBUG", "clientsdk")
+    told = []
+
+    class Recording(logging.Handler):
+        def emit(self, record):
+            told.append(record.getMessage())
+            diagnostics.debug("again")
+
+    monkeypatch.setattr(logging.getLogger("clientsdk"), "handlers", [Recording()])
+    diagnostics.debug("first")
+    diagnostics.debug("second")
+    assert told == ["first", "second"]

@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from device_plans import START, WEEK, metric, plan
@@ -14,7 +14,7 @@ from scripts import start
 
 from clientsdk import Consent, Outcome
 from clientsdk.ledger import read_file
-from clientsdk.store import damaged_files, rollback_guard
+from clientsdk.store import damaged_files, rollback_guard, schema
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
 
@@ -358,3 +358,10 @@ def test_consent_waits_for_the_disk_and_a_new_file_does_not(path, monkeypatch):
         client.renew_consent()
         # Both again.
         assert len(synced) == 5
+
+
+def test_a_folder_whose_name_is_no_text_is_in_no_error(tmp_path):
+    folder = tmp_path / os.fsdecode(b"alice\xff")
+    folder.mkdir()
+    with closing(schema.connect(str(folder / "device.db"), create=True)) as connection:
+        assert str(schema.damaged(connection)) == "the device's store cannot be used: it is damaged"
