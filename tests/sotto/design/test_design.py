@@ -360,5 +360,5 @@ def test_the_width_of_retention_is_that_of_its_results():
             for share, error in zip(shares, errors, strict=True)
         )
         assert told.standard_error(10**4) == pytest.approx(
-            retention_estimate(now, then, panel).standard_error
+            retention_estimate([now], [then], panel).standard_error
         )
