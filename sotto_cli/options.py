@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sotto.errors import BrokerError, ParameterError
@@ -322,15 +323,23 @@ def quiet_libraries() -> None:
 def stopping() -> Iterator[threading.Event]:
     """Let the first interrupt or SIGTERM set an event and the next one end the process."""
     stopped = threading.Event()
+    # A signal may interrupt the event's own wait, which holds the lock that setting it takes.
+    asked: SimpleQueue[bool] = SimpleQueue()
 
     def stop(number: int, frame: object) -> None:
-        stopped.set()
+        asked.put(True)
         signal.signal(number, signal.SIG_DFL)
 
+    def pass_on() -> None:
+        if asked.get():
+            stopped.set()
+
+    threading.Thread(target=pass_on, daemon=True).start()
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stopped
     finally:
+        asked.put(False)
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import grpc
 from apache_beam.portability.api import (
@@ -122,12 +123,13 @@ def serve(host: str, port: int, cache: int) -> None:
     server = grpc.server(ThreadPoolExecutor(_STARTING), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     server.add_insecure_port(f"{host}:{port}")
-    stopped = threading.Event()
+    # An event would not do: a second signal that interrupts its being set waits for ever.
+    asked: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda number, _: asked.put(number))
     server.start()
     print(f"workers are started on {host}:{port}", flush=True)
-    stopped.wait()
+    asked.get()
     server.stop(grace=None)
     pool.close()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,13 @@ def test_an_option_that_is_shared_is_declared_once():
             assert value == (word or None)
             users[flag].add(name)
     assert all(len(names) > 1 for names in users.values()), users
+
+
+def test_an_interrupt_amid_a_wait_ends_it(monkeypatch):
+    with options.stopping() as stopped:
+        with monkeypatch.context() as patch:
+            # It comes while the wait has the event's lock.
+            interrupt = lambda *_: signal.raise_signal(signal.SIGINT)  # noqa: E731
+            patch.setattr(threading.Condition, "wait", interrupt)
+            stopped.wait()
+        assert stopped.wait(60)
