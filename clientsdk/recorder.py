@@ -101,9 +101,10 @@ class Recorder:
         return outcome
 
     def _say_if_spent(self, metric: CompiledMetric, outcome: Outcome) -> None:
-        tally = self.decisions.terms[metric.name].tally
-        if outcome is OVER_BUDGET and self.decisions.spent.get(tally):
-            diagnostics.info_once(_SPENT % tally)
+        if outcome is OVER_BUDGET:
+            tally = self.decisions.terms[metric.name].tally
+            if self.decisions.spent.get(tally):
+                diagnostics.info_once(_SPENT % tally)
 
     def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
         """Record what a value was encoded to, or return why not.
