@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
@@ -152,10 +153,7 @@ class SottoMeterProvider(MeterProvider):
         takes = self._takes(kind, name, unit)
         if self.client is None or not takes or not callbacks:
             return callbacks
-        observed = [
-            _Observed(self.client, name, kind, takes, _asking(each), self._also is not None)
-            for each in callbacks
-        ]
+        observed = [_Observed(self.client, name, kind, takes, _asking(each)) for each in callbacks]
         if self._also is not None:
             return [each.pass_on for each in observed]
         self._observed += observed
@@ -240,35 +238,26 @@ class _SottoMeter(Meter):
     create_observable_gauge = _observed("observable gauge")
 
 
+@dataclass(eq=False)
 class _Observed:
     """One callback of an observable, whose answer is taken once a budget period."""
 
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        kind: str,
-        takes: Sequence[tuple[Take, list[str]]],
-        asking: Callable[[CallbackOptions], Iterable[Observation]],
-        shared: bool,
-    ) -> None:
-        self._client = client
-        self._name = name
-        self._added_up = kind == "observable up-down counter"
-        self._takes = takes
-        self._asking = asking
-        self._shared = shared
-        self._answered: int | None = None
+    client: Client
+    name: str
+    kind: str
+    takes: Sequence[tuple[Take, list[str]]]
+    asking: Callable[[CallbackOptions], Iterable[Observation]]
+    answered: int | None = None
 
     def ask(self) -> None:
         """Ask the callback, if this period has no answer yet and one could be recorded."""
-        client = self._client
+        client = self.client
         try:
-            if self._period() != self._answered and client.consented:
-                self._take(list(self._asking(CallbackOptions())))
+            if self._period() != self.answered and client.consented:
+                self._take(list(self.asking(CallbackOptions())))
         except Exception as error:
             # An app's callback may raise anything; its text may hold a value.
-            _warn_of(self._name, type(error).__name__)
+            _warn_of(self.name, type(error).__name__)
         except BaseException as error:
             # An interrupt: no frame keeps what was measured.
             diagnostics.drop_locals(error)
@@ -276,12 +265,12 @@ class _Observed:
 
     def pass_on(self, options: CallbackOptions) -> Iterable[Observation]:
         """Ask the callback for the other provider, and return its answer unchanged."""
-        found = list(self._asking(options))
+        found = list(self.asking(options))
         try:
-            if self._period() != self._answered:
+            if self._period() != self.answered:
                 self._take(found)
         except Exception as error:
-            _warn_of(self._name, type(error).__name__)
+            _warn_of(self.name, type(error).__name__)
         except BaseException as error:
             del found
             diagnostics.drop_locals(error)
@@ -289,23 +278,23 @@ class _Observed:
         return found
 
     def _period(self) -> int:
-        return self._client.plan.period_of(self._client._now())
+        return self.client.plan.period_of(self.client._now())
 
     def _take(self, found: Sequence[Observation]) -> None:
         period, outcomes = self._period(), []
-        for take, segments in self._takes:
+        for take, segments in self.takes:
             parts: dict[tuple[str | None, ...], list[Observation]] = {}
             for each in found:
                 given = each.attributes or {}
                 part = tuple(_text(given.get(segment)) for segment in segments)
                 parts.setdefault(part, []).append(each)
             for alike in parts.values():
-                if len(alike) > 1 and not self._added_up:
-                    _warn_of(self._name, "has several values, by attributes that are no segments")
+                if len(alike) > 1 and self.kind != "observable up-down counter":
+                    _warn_of(self.name, "has several values, by attributes that are no segments")
                     continue
                 outcomes.append(take(sum(each.value for each in alike), alike[0].attributes))
         if not any(each in _UNANSWERED for each in outcomes):
-            self._answered = period
+            self.answered = period
 
 
 #: Providers with a thread.

@@ -600,11 +600,7 @@ def _messages(batch: ChargedBatch) -> Iterator[tuple[int, bytes, list[Report]]]:
     """Yield shard, bytes and contents of messages, each of one pseudonym, plan and cell."""
     groups: dict[tuple[int, int, int], list[Report]] = {}
     for report in batch.reports:
-        key = _of_message(report)
-        if key in groups:
-            groups[key].append(report)
-        else:
-            groups[key] = [report]
+        groups.setdefault(_of_message(report), []).append(report)
     for (period, *_), group in groups.items():
         signer = batch.signers[period] if group[0].plan.signed else None
         group.sort(key=_by_metric)

@@ -25,11 +25,8 @@ def test_what_the_ledger_says(path):
     client.clock.advance(hours=2)
     client.flush()
     ledger = client.ledger()
-    assert (ledger.collector, ledger.consent, ledger.period) == (
-        "fleet.example",
-        Consent.GIVEN,
-        2900,
-    )
+    assert (ledger.collector, ledger.period) == ("fleet.example", 2900)
+    assert ledger.consent is Consent.GIVEN
     assert ledger.ceilings == Ceilings(12_000_000, 640_000_000)
     (period,) = ledger.periods
     assert (period.number, period.start, period.end) == (2900, START, START + WEEK)
@@ -38,13 +35,8 @@ def test_what_the_ledger_says(path):
     assert period.recordings == {"trial/colour": 1}
     assert len(period.pseudonym) == 32
     (chain,) = ledger.pending
-    assert (chain.metric, chain.event, chain.charged, chain.delivered, chain.levels) == (
-        "trial/colour",
-        START,
-        1,
-        1,
-        3,
-    )
+    assert (chain.metric, chain.event) == ("trial/colour", START)
+    assert (chain.charged, chain.delivered, chain.levels) == (1, 1, 3)
     assert (chain.spent, chain.reserved) == (certified(0), certified(2))
     assert START + 25 * HOUR <= chain.due < START + 26 * HOUR
 
