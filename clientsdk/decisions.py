@@ -264,12 +264,10 @@ class Decisions:
                 return self._over_budget(terms, terms.cost)
             return Measurement(begun=False)
         # Nothing is added to the measure of another version, or after a withdrawal.
-        found = measures.began(connection, tally)
-        if found is None or store.plans.get(connection, found[0]).metrics[found[1]].counted != (
-            metric.counted
-        ):
+        found = measures.began(connection, tally, store.plans.get)
+        if found is None or found[0].counted != metric.counted:
             return self._refuse(terms, Outcome.PERIOD_FULL)
-        store.states[tally] = found[2]
+        store.states[tally] = found[1]
         return BEGUN
 
     def _is_reserved(self, terms: RecordingTerms) -> bool:

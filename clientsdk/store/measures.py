@@ -55,13 +55,54 @@ class MeasureUnderWay(NamedTuple):
     reserved: int
 
 
-def began(connection: Connection, tally: str) -> tuple[int, int, bytes] | None:
-    """Return plan's number, metric's index and state of a measure that has begun, or None."""
-    row = connection.execute(
-        "SELECT plan, metric, substr(state, ?) FROM measure WHERE tally = ?", (_NONCE + 1, tally)
-    )
-    found: tuple[int, int, bytes] | None = row.fetchone()
-    return found
+class MeasureRow(NamedTuple):
+    """A row of the table ``measure``, without its random bytes; its state is in no ``repr``."""
+
+    tally: str
+    period: int
+    plan: int
+    metric: int
+    cell: int
+    state: bytes
+
+    def __repr__(self) -> str:
+        return f"MeasureRow({self.tally}, {self.period})"
+
+
+def _rows(connection: Connection, tally: str | None = None) -> list[MeasureRow]:
+    """Return the rows, or the one of a metric; DamagedError if a value is of another type.
+
+    A state that is no blob is read as one: Python's error about text that it cannot decode has it.
+    """
+    rows = connection.execute(
+        "SELECT tally, period, plan, metric, cell, substr(CAST(state AS BLOB), ?) FROM measure"
+        " WHERE ? IS NULL OR tally = ? ORDER BY tally",
+        (_NONCE + 1, tally, tally),
+    ).fetchall()
+    if any([*map(type, row)] != [str, *(int,) * 4, bytes] for row in rows):
+        raise schema.damaged(connection)
+    return [MeasureRow(*row) for row in rows]
+
+
+def metric_of(connection: Connection, plan: CompiledPlan, row: MeasureRow) -> CompiledMetric:
+    """Return the metric of a row; DamagedError if it has none, or a state of another size.
+
+    A response is looked at when the answer is drawn from it.
+    """
+    if row.metric in range(len(plan.metrics)):
+        metric, size = plan.metrics[row.metric], len(row.state)
+        if metric.measure and (metric.holds_response or size == len(nothing(plan, metric))):
+            return metric
+    raise schema.damaged(connection)
+
+
+def began(
+    connection: Connection, tally: str, plan: Callable[[Connection, int], CompiledPlan]
+) -> tuple[CompiledMetric, bytes] | None:
+    """Return metric and state of a measure that has begun, or None; DamagedError if neither."""
+    for row in _rows(connection, tally):
+        return metric_of(connection, plan(connection, row.plan), row), row.state
+    return None
 
 
 def begin(
@@ -146,7 +187,7 @@ def _value(metric: CompiledMetric, state: bytes) -> Any:
         return int.from_bytes(state, "little").bit_count()
     known, number = (_NUMBER if kind in RECORDED else _WHOLE).unpack(state)
     if kind == "furthest":
-        return metric.labels[number]
+        return metric.labels[min(max(number, 0), len(metric.labels) - 1)]
     if kind in RECORDED and kind != "sum" and not known:
         return None
     return bool(number) if metric.type == "boolean" else number
@@ -166,26 +207,11 @@ def age(plan: CompiledPlan, metric: CompiledMetric, first: int, period: int) -> 
     return max(0, period * plan.period // measure.every - first * plan.period // measure.every)
 
 
-class MeasureRow(NamedTuple):
-    """A row of the table ``measure``; its state is in no ``repr``."""
-
-    tally: str
-    period: int
-    plan: int
-    metric: int
-    cell: int
-    state: bytes
-
-    def __repr__(self) -> str:
-        return f"MeasureRow({self.tally}, {self.period})"
-
-
 def take(connection: Connection) -> list[MeasureRow]:
-    """Erase all rows and return them."""
-    rows = connection.execute("SELECT * FROM measure ORDER BY tally").fetchall()
-    if rows:
-        connection.execute("DELETE FROM measure")
-    return [MeasureRow(*row) for row in rows]
+    """Erase all rows and return them; DamagedError if a value is of another type."""
+    rows = _rows(connection)
+    connection.execute("DELETE FROM measure")
+    return rows
 
 
 def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source) -> StoredChain:
@@ -197,11 +223,11 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
     metric = plan.metrics[row.metric]
     with device_secrets.random_bytes():
         source, chain, jitter = draws.for_chain(source, plan.resolution)
-    state, mechanism = row.state[_NONCE:], metric.mechanism
+    mechanism = metric.mechanism
     if metric.holds_response:
-        payloads = mechanism.weaker(state, source)
+        payloads = mechanism.weaker(row.state, source)
     else:
-        symbol = metric.encode(_value(metric, state))
+        symbol = metric.encode(_value(metric, row.state))
         payloads = mechanism.draw(symbol, chain, pseudonym, source)
     end = (row.period + 1) * plan.period
     of_metric = row.plan, row.metric, end - plan.resolution, jitter
@@ -211,8 +237,9 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
 
 def next_end(connection: Connection, length: int) -> int | None:
     """Return when the period ends of which something is measured, in ms; None if nothing is."""
-    (period,) = connection.execute("SELECT min(period) FROM measure").fetchone()
-    return None if period is None else (int(period) + 1) * length
+    whole = "SELECT min(period) FROM measure WHERE typeof(period) = 'integer'"
+    (period,) = connection.execute(whole).fetchone()
+    return None if period is None else (period + 1) * length
 
 
 def under_way(
@@ -222,11 +249,9 @@ def under_way(
     if schema.check(connection) < schema.VERSION:
         # A file that was last opened by a release without measures.
         return ()
-    rows = connection.execute(
-        "SELECT tally, period, plan, metric FROM measure ORDER BY tally"
-    ).fetchall()
+    query = "SELECT tally, period, plan, metric FROM measure ORDER BY tally"
     found = []
-    for tally, period, number, index in rows:
+    for tally, period, number, index in connection.execute(query).fetchall():
         of = plan(connection, number)
         if not 0 <= index < len(of.metrics) or (measure := of.metrics[index].measure) is None:
             raise StoreError(f"a measure in {schema.name_of(connection)} does not fit its plan")
@@ -234,7 +259,7 @@ def under_way(
         if metric.holds_response:
             last = metric.mechanism.certified()
             words += f", as a response randomized at epsilon {last / MICRO:g}"
-        found.append(MeasureUnderWay(tally, words, (int(period) + 1) * of.period, metric.cost))
+        found.append(MeasureUnderWay(tally, words, (period + 1) * of.period, metric.cost))
     return tuple(found)
 
 

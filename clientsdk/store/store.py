@@ -468,6 +468,7 @@ class Store:
                 continue
             if row.period >= period or plan.expired(period * plan.period):
                 continue
+            measures.metric_of(connection, plan, row)
             signed = plan.signed
             identity = outbox.identity(connection, row.period, signed=signed)
             identity = identity or device_secrets.identity(

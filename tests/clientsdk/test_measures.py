@@ -316,9 +316,8 @@ def test_no_figure_and_no_line_tells_how_often_was_counted(path, clock, caplog):
     caplog.set_level("DEBUG")
     told = []
     for uses in (0, 1, 5):
-        client = device(
-            "exports", "checkout", "total", clock=clock, state=path.with_name(f"{uses}"), seed=7
-        )
+        state = path.with_name(f"{uses}")
+        client = device("exports", "checkout", "total", clock=clock, state=state, seed=7)
         caplog.clear()
         for _ in range(uses):
             client.count("export")
@@ -372,12 +371,10 @@ def test_what_is_measured_is_in_no_frame_of_an_interrupt(method, clock, monkeypa
         clock.advance(days=7)
     with pytest.raises(KeyboardInterrupt) as caught:
         client.count("export", 7) if method == "added" else client.close()
-    trace, kept = caught.value.__traceback__.tb_next, set()
-    while trace is not None:
-        if trace.tb_frame.f_code is not interrupting.__code__:
-            found = trace.tb_frame.f_locals.items()
-            kept |= {name for name, each in found if hides(each, state)}
-        trace = trace.tb_next
+    kept = set()
+    for frame, _ in traceback.walk_tb(caught.tb.tb_next):
+        if frame.f_code is not interrupting.__code__:
+            kept |= {name for name, each in frame.f_locals.items() if hides(each, state)}
     # These two are of the plan and of the call.
     assert kept <= {"closing", "responds"}
 
@@ -429,6 +426,32 @@ def test_withdrawal_of_a_group_erases_its_measures(path, clock):
     assert client.count("open") is Outcome.ACCEPTED
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *("state = substr(state, 1, 12)", "state = state || x'00'", "state = x''", "state = 7"),
+        *("state = 'PLANTED'", "state = CAST(x'ff' || 'PLANTED' AS TEXT)", "metric = 99"),
+        *("metric = 'PLANTED'", "metric = -1", "period = 'PLANTED'", "period = period + 0.5"),
+        *("plan = 'PLANTED'", "cell = 'PLANTED'"),
+    ],
+)
+@pytest.mark.parametrize("over", [False, True])
+def test_a_row_of_another_size_or_type_is_damage(path, clock, damage, over, caplog):
+    """Values are dropped; a file that has it when the period is over is set aside."""
+    with device("exports", "checkout", "days", state=path, clock=clock) as client:
+        client.count("export")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE measure SET {damage}")
+    clock.advance(days=7 * over)
+    with device("exports", "checkout", "days", state=path, clock=clock, seed=2) as client:
+        refused = Outcome.OVER_BUDGET if over else Outcome.STORE_FULL
+        assert client.count("export") is client.reach("checkout", "paid") is refused
+        assert client.ledger().damaged == 1 if over else client.next_due() in (None, START + WEEK)
+    assert "damaged" in caplog.text
+    assert "PLANTED" not in caplog.text
+    assert path.with_name(f"{path.name}-damaged-1").exists() is over
+
+
 def test_an_expired_plan_s_values_are_erased(path, clock):
     compiled = plan("exports", expires="2026-01-29")
     clock.now = compiled.expires - HOUR
@@ -450,10 +473,8 @@ def test_a_use_that_is_refused_starts_nothing(path, clock, now, outcome):
     client = Client(known, state=path, publisher=MemoryPublisher(), clock=clock, background=False)
     if outcome is not Outcome.NO_CONSENT:
         client.give_consent()
-    assert {client.count("export"), client.reach("checkout", "cart"), client.count("open")} == {
-        outcome
-    }
-    assert client.record("load", 3) is outcome
+    assert client.count("export") is client.reach("checkout", "cart") is outcome
+    assert client.count("open") is client.record("load", 3) is outcome
     client.flush()
     with client._store.transaction(READ) as connection:
         for table in ("measure", "first_use", "ledger", "chain"):
@@ -528,10 +549,8 @@ def test_an_update_of_the_plan_goes_on_with_the_same_measure(path, clock):
     clock.advance(days=7)
     client.next_due()
     # Drawn under the plan that it was begun under, for the metric that the new one has not, too.
-    assert sorted(each.metric for each in client.ledger().pending) == [
-        "trial/exports",
-        "trial/opened",
-    ]
+    pending = sorted(each.metric for each in client.ledger().pending)
+    assert pending == ["trial/exports", "trial/opened"]
 
 
 def test_mistakes(clock):
@@ -563,10 +582,8 @@ def test_an_app_that_wants_no_errors_gets_none():
     assert client.reach("exports", "x") is Outcome.INVALID
     assert client.count("export", "x") is Outcome.INVALID
     assert client.count("export") is Outcome.NO_CONSENT
-    assert client.stats().outcomes.keys() == {
-        ("(unknown)", Outcome.INVALID),
-        ("export", Outcome.INVALID),
-    }
+    invalid = {(name, Outcome.INVALID) for name in ("(unknown)", "export")}
+    assert client.stats().outcomes.keys() == invalid
     client.close()
     assert client.count("export") is Outcome.CLOSED
 
@@ -628,9 +645,8 @@ def counters(path, code, number):
     """Processes that count on one file, and wait for a line each before they begin."""
     wide = f"type: number, range: [0, 99999999], outside: clip, measure: {{count: event}}, {SURE}"
     compiled = plan(events=wide)
-    workers = [
-        start(COUNTING + code, path, compiled.to_json().hex(), stdin=PIPE) for _ in range(number)
-    ]
+    given = COUNTING + code, path, compiled.to_json().hex()
+    workers = [start(*given, stdin=PIPE) for _ in range(number)]
     for worker in workers:
         assert worker.stdout.readline() == "ready\n"
     return compiled, workers

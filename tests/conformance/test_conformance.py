@@ -281,7 +281,7 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
         "measures",
         measures,
         "take",
-        lambda connection: [row for row in _TAKE(connection) if any(row.state[8:])],
+        lambda connection: [row for row in _TAKE(connection) if any(row.state)],
     ),
     "documents are taken as they were served": (
         "exchange",
