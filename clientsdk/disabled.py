@@ -83,8 +83,7 @@ class ErrorPolicy:
         if self.why is not None:
             return self._tally.count(Outcome.DISABLED, metric)
         # Each metric is named once: another one's mistake is another.
-        cause = f"invalid {metric}"
-        diagnostics.warn(cause, "a value is not recorded: %s", reason, quiet=math.inf)
+        diagnostics.warn(f"invalid {metric}", "a value is not recorded: %s", reason, quiet=math.inf)
         return self._tally.count(Outcome.INVALID, metric)
 
     def refuse_if_switched_off(self, what: str) -> None:

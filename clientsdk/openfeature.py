@@ -26,6 +26,7 @@ from openfeature.track import TrackingEventDetails
 from clientsdk.client import Client
 from clientsdk.disabled import reason_of
 from sotto.errors import SottoError, wrong_type
+from sotto.plan.metric import CompiledMetric
 from sotto.plan.segments import Experiment
 
 Context = EvaluationContext | None
@@ -103,27 +104,38 @@ class SottoFeatureProvider(AbstractProvider):
         evaluation_context: Context = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
-        """Record the event's value as the metric of its name; drop an event that has no metric.
+        """Record the event's value under its name; drop an event of which the plan has nothing.
 
-        Of a boolean or a survey any value but 0 is true. The attributes are not looked at.
+        Measures that take values of that name are fed as by ``record``. Of booleans and surveys any
+        value but 0 is true. The attributes are not looked at.
         """
         client = self._client
-        known = next(
-            (each for each in client.plan.metrics if each.name == tracking_event_name), None
-        )
-        if known is None:
+        known = [
+            (name, metric.type)
+            for metric in client.plan.metrics
+            for name in _recorded_as(metric)
+            if name == tracking_event_name
+        ]
+        if not known:
             return
+        name, _ = known[0]
         value: Any = None if tracking_event_details is None else tracking_event_details.value
-        if value is not None and known.type in ("boolean", "survey"):
+        if value is not None and all(type in ("boolean", "survey") for _, type in known):
             value = bool(value)
         try:
-            client.record(known.name, value)
+            client.record(name, value)
         except BaseException as error:
             # Also an interrupt: this frame does not keep the value.
             del value, tracking_event_details
             if not isinstance(error, Exception):
                 raise
-            client._errors.count_invalid(known.name, reason_of(error))
+            client._errors.count_invalid(name, reason_of(error))
+
+
+def _recorded_as(metric: CompiledMetric) -> tuple[str, ...]:
+    """Return a metric's name, and that of the values that its measure takes."""
+    measure = metric.measure
+    return (metric.name, measure.of) if measure and measure.method == "record" else (metric.name,)
 
 
 def _failed(default: Any, code: ErrorCode, said: str) -> FlagResolutionDetails[Any]:

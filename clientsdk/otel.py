@@ -251,9 +251,8 @@ class _Observed:
 
     def ask(self) -> None:
         """Ask the callback, if this period has no answer yet and one could be recorded."""
-        client = self.client
         try:
-            if self._period() != self.answered and client.consented:
+            if self._period() != self.answered and self.client.consented:
                 self._take(list(self.asking(CallbackOptions())))
         except Exception as error:
             # An app's callback may raise anything; its text may hold a value.

@@ -169,8 +169,7 @@ class EmbeddedLogPublisher(Unshared):
         if self._process != os.getpid():
             self._lock = threading.Lock()
             writers, self._open = self._open, OrderedDict()
-            self._closed, self._unsynced = OrderedDict(), {}
-            self._lost = {}
+            self._closed, self._unsynced, self._lost = OrderedDict(), {}, {}
             self._process = os.getpid()
             for writer in writers.values():
                 # Without touching the partitions: they are the parent's.

@@ -12,6 +12,8 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 from openfeature.track import TrackingEventDetails
+from test_measures import answers, week_later
+from test_measures import device as measuring
 
 from clientsdk import Client, MemoryPublisher, Settings
 from clientsdk.openfeature import SottoFeatureProvider
@@ -102,6 +104,17 @@ def test_an_event_is_a_recording_of_its_value_alone(flags):
     assert [each[:2] for each in device.recorded] == [
         *(("load", 7.5), ("load", None), ("bought", True), ("bought", False), ("load", None)),
     ]
+
+
+def test_an_event_feeds_all_measures_of_its_name(flags):
+    device = measuring("most", "least", "dark", "exports")
+    client = flags(device)
+    for name, value in (("load", 15.0), ("load", 3.0), ("dark", 2.0), ("export", 1.0)):
+        client.track(name, tracking_event_details=TrackingEventDetails(value))
+    assert device.stats().outcomes == {}
+    week_later(device)
+    told = {"most": ["10 to 19"], "least": ["0 to 9"], "dark": ["true"], "exports": ["0"]}
+    assert answers(device) == told
 
 
 def test_what_cannot_be_recorded_is_counted_and_never_raised(flags, caplog):

@@ -57,10 +57,8 @@ def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
         (p.number, p.reserved, p.spent) for p in before.periods
     ]
     # The period that is over keeps only the number of all its values.
-    assert [p.recordings for p in after.periods] == [
-        {ALL_METRICS: 401},
-        {"trial/colour": 400, "trial/kept": 1},
-    ]
+    recordings = [p.recordings for p in after.periods]
+    assert recordings == [{ALL_METRICS: 401}, {"trial/colour": 400, "trial/kept": 1}]
     assert client.record("colour", "a") is Outcome.NO_CONSENT
     client.clock.advance(days=2)
     messages = len(client.publisher.messages)
