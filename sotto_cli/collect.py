@@ -118,5 +118,4 @@ def _store(args: argparse.Namespace) -> MessageStore:
         return LogStore(args.log, args.name, warn=options.warn)
     if args.kafka is None and args.broker is None:
         raise ParameterError("--log, --kafka or --broker must say where reports go")
-    topics = options.topics_of(args.topic)
-    return KafkaStore(options.broker_of(args), topics[0])
+    return KafkaStore(options.broker_of(args), options.topics_of(args.topic)[0])

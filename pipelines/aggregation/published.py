@@ -238,8 +238,7 @@ def _published(
             for matrix in kept.values():
                 first = mechanism.count_length + 2 * at[1]
                 matrix[at[0], first : first + 2] = 0
-    left_out = [level for level in range(mechanism.levels) if level not in levels]
-    now.answers[left_out] = 0
+    now.answers[[level for level in range(mechanism.levels) if level not in levels]] = 0
     history = (*history, now._replace(strata=strata))
     return replace(before, strata=strata, counts=kept, history=history)
 

@@ -262,8 +262,7 @@ class _Rows:
     def _break_down(self) -> None:
         names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
         number_of_arms = 0 if experiment is None else len(experiment.arms)
-        of_type = self.metric.type
-        chosen = [*broken_down(self.plan.attributes, of_type, names, number_of_arms)]
+        chosen = [*broken_down(self.plan.attributes, self.metric.type, names, number_of_arms)]
         depths = {len(each.fixed) for each in chosen}
         unions = [each for each in self.published.unions if len(each.fixed) in depths]
         for each in (*chosen, *unions):

@@ -374,8 +374,7 @@ def _matrix(
     key = WindowKey(fingerprint, index, start, cell)
     if key not in changes:
         mechanism = state.catalog.mechanisms[metric]
-        shape = (mechanism.levels, pairs.columns(mechanism))
-        changes[key] = np.zeros(shape, dtype=np.int64)
+        changes[key] = np.zeros((mechanism.levels, pairs.columns(mechanism)), dtype=np.int64)
     return changes[key]
 
 

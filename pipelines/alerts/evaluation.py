@@ -58,8 +58,7 @@ def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgem
         windows = _YEAR / each.figure.length * len(series)
         run = min(max(windows / configuration.false_alarms_per_year, LEAST_RUN), MOST_RUN)
         threshold = threshold_of(run, learned=True)
-        watched = watch(*each.judged, threshold, each.drift)
-        found.append(Judgement(each, watched, run))
+        found.append(Judgement(each, watch(*each.judged, threshold, each.drift), run))
     return found
 
 

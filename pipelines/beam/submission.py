@@ -96,8 +96,7 @@ class Log:
         return [EmbeddedLog(self.path.resolve())]
 
     def sinks(self, job: str) -> tuple[Sink, RejectsSink]:
-        folder = str(self.quarantine.resolve())
-        return open_sink(self.database, job), RejectsFolder(folder)
+        return open_sink(self.database, job), RejectsFolder(str(self.quarantine.resolve()))
 
 
 class JobFolder:

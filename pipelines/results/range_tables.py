@@ -99,8 +99,7 @@ class _Sum:
             of_tables = row["kind"] in NO_AVERAGES or metric.type == "string"
             if not of_tables or row["value"] is None or not math.isfinite(row["value"]):
                 continue
-            levels = tuple(row["reports_by_level"])
-            found = Estimate(row["value"], math.inf, row["n"], levels)
+            found = Estimate(row["value"], math.inf, row["n"], tuple(row["reports_by_level"]))
             if (error := row["standard_error"]) is not None:
                 found = replace(found, standard_error=error, region=Ends(row["low"], row["high"]))
             item = PooledItem(found, 1.0, found.n, self.windows, self.cycles, row["unit"])

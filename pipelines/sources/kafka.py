@@ -368,8 +368,7 @@ class _Streamed:
         return KafkaPartition(parsed, Reader(self.broker), requeued=self.requeued, check=check)
 
     def _check(self, name: PartitionName) -> None:
-        at = int(time.monotonic() / CHECKED_SECONDS)
-        _check_id(self.broker, name.topic, name.id, at)
+        _check_id(self.broker, name.topic, name.id, int(time.monotonic() / CHECKED_SECONDS))
 
 
 @dataclass(frozen=True)

@@ -362,6 +362,5 @@ class LastRun:
     @classmethod
     def leave_failure(cls, state_dir: Path, problem: Problem) -> None:
         """Add to the note that a run has failed now."""
-        now = now_ms()
         last = cls.of(state_dir) or cls(0, 0)
-        replace(last, failed=now, problem=problem).leave(state_dir)
+        replace(last, failed=now_ms(), problem=problem).leave(state_dir)

@@ -214,8 +214,7 @@ def warm_up() -> None:
 def _light() -> Mapping[str, str]:
     """Return the colours of a light page by the names of the stylesheet's variables."""
     style = (Path(__file__).parent / "static" / "style.css").read_text("utf-8")
-    root = style[: style.index("}")]
-    return dict(re.findall(r"--([a-z0-9]+): (#[0-9a-f]+);", root))
+    return dict(re.findall(r"--([a-z0-9]+): (#[0-9a-f]+);", style[: style.index("}")]))
 
 
 def _inside(written: bytes) -> str:

@@ -91,8 +91,7 @@ class DeviceSampler:
         metric = self._metric
         if metric.type == "top_item":
             return [metric.labels[item] for item, count in enumerate(value) for _ in range(count)]
-        said = app_value(metric, value)
-        return [said] * (_KEPT_OF if self.kind == "reservoir" else 1)
+        return [app_value(metric, value)] * (_KEPT_OF if self.kind == "reservoir" else 1)
 
     def _sent(self, recorded: Sequence[Sequence[Any]], source: Source) -> list[Row]:
         """Return the reports of one device, by recording and level."""

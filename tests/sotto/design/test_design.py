@@ -142,11 +142,8 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     assert "the lifetime's 640 pay for" in out
     status, out, _ = run(capsys, path, "--users", 5000, "--format=json")
     document = json.loads(out)
-    assert [metric["name"] for metric in document["metrics"]] == [
-        "carrier",
-        "dep_delay",
-        "distance",
-    ]
+    names = [metric["name"] for metric in document["metrics"]]
+    assert names == ["carrier", "dep_delay", "distance"]
     assert "candidates" in document["refused"]["dest"]
     assert len(document["metrics"][0]["levels"]) == 3
 
