@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby, product
 from operator import attrgetter
@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.records import MetricKey, Window
+from pipelines.results.retention import Arrived
 from sotto.columns import time_text
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -97,6 +98,7 @@ class WindowRun:
     windows: Sequence[Window]  #: those of all reports, oldest first
     left_out: int  #: windows within the range that are withheld, not complete or not by segment
     pieces: Pieces
+    arrived: Arrived = field(default_factory=dict)  #: reports of windows and of their pieces
 
     @property
     def metric(self) -> CompiledMetric:
@@ -140,6 +142,7 @@ class _Metric:
     def __init__(self, key: MetricKey, windows: Sequence[Window], plan: CompiledPlan) -> None:
         self.key, self.plan = key, plan
         self.every = [each for each in windows if not each.segment]
+        self.arrived = {(each.window_start, each.segment): each.reports for each in windows}
         usable = (each for each in self.every if each.complete and each.withheld is None)
         self.usable = {each.window_start: each for each in usable}
         #: By names of attributes and start of a window, its segments.
@@ -181,12 +184,11 @@ class _Metric:
             yield self._run(segment, pieces)
 
     def _run(self, segment: str, pieces: Pieces) -> WindowRun:
-        names = names_of(segment)
-        starts = self.segments[names] if segment else self.usable
+        starts = self.segments[names_of(segment)] if segment else self.usable
         windows = [window for start, window in self.usable.items() if start in starts]
-        return WindowRun(
-            self.key, self.plan, segment, windows, len(self.every) - len(windows), pieces
-        )
+        left_out = len(self.every) - len(windows)
+        named = self.key, self.plan, segment
+        return WindowRun(*named, windows, left_out, pieces, self.arrived)
 
     def _common(self, names: _Values) -> Iterator[tuple[str, Pieces]]:
         """Yield the segments of the coarsest partition in which nothing is withheld."""

@@ -163,7 +163,7 @@ def _retention(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
     of_run = [row for piece in pieces for row in rows.get(piece, ())]
     return {
         ("retention", str(age)): PooledItem(rate, 1.0, rate.n, windows, {}, "share")
-        for age, rate, windows in pooled_retention(run.metric, of_run)
+        for age, rate, windows in pooled_retention(run.metric, of_run, run.arrived)
         if math.isfinite(rate.value)
     }
 

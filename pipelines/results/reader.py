@@ -229,8 +229,10 @@ class ResultsReader:
         Of all metrics with the measure ``age`` that are chosen, in order of metric, segment, window
         in which the devices were new, and age.
         """
-        rates = self.at_once(lambda reader: (reader.plans(), reader.estimates(chosen)))
-        return list(retention_of(*rates))
+        read = self.at_once(
+            lambda reader: (reader.plans(), reader.estimates(chosen), reader.windows(chosen))
+        )
+        return list(retention_of(*read))
 
     def compared(self, one: WindowRange, other: WindowRange) -> list[RangeComparison]:
         """Return how much estimates of one range or segment exceed those of the other.
@@ -266,8 +268,7 @@ class ResultsReader:
             asked = (chosen.collector, chosen.plan, chosen.version)
             if any(one not in (None, other) for one, other in zip(asked, name, strict=True)):
                 continue
-            of_plan = Chosen(*name)
-            kinds = (replace(of_plan, kind=kind) for kind in OF_EXPERIMENTS)
+            kinds = (Chosen(*name, kind=kind) for kind in OF_EXPERIMENTS)
             rows = [] if plan.experiment is None else map(self.estimates, kinds)
             found += effects_of(plan, [row for each in rows for row in each])
         names, metric = sorted({each.metric for each in found}), chosen.metric
@@ -328,8 +329,7 @@ class ResultsReader:
         def starts(row: sql.Row[Any]) -> list[int]:
             return sorted({row.last} - {row.done, row.shown} if so_far else {row.shown} - {None})
 
-        rows = self._of_newest(starts, query)
-        return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
+        return list(_records(EstimateRecord, VIEW_ESTIMATES, self._of_newest(starts, query)))
 
     def _of_newest(
         self,

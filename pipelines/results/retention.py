@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
-from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate
+from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: Reports of a window or of a segment of it, by its start and the segment; estimates of which a
+#: level is withheld are made of fewer.
+Arrived: TypeAlias = Mapping[tuple[datetime, str], int]
 
 
 def retention_of(
-    plans: Iterable[CompiledPlan], rows: Sequence[EstimateRecord]
+    plans: Iterable[CompiledPlan], rows: Sequence[EstimateRecord], windows: Iterable[Window]
 ) -> Iterator[RetentionRate]:
-    """Yield the retention of all metrics with ages, window by window."""
+    """Yield the retention of all metrics with ages, window by window.
+
+    ``windows``: those of the rows. Reports of a level that is withheld are taken to be like others.
+    """
     metrics = {
         MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
         for plan in plans
         for metric in plan.measured
     }
+    arrived: dict[MetricKey, dict[tuple[datetime, str], int]] = defaultdict(dict)
+    for each in windows:
+        arrived[each.key][each.window_start, each.segment] = each.reports
     found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
     for row in rows:
         if row.key in metrics:
             found.setdefault((row.key, row.segment), []).append(row)
     for (key, segment), of_segment in sorted(found.items()):
         for age, (now,), (then,) in _cohorts(metrics[key], of_segment):
-            rate = retention([estimate_of(now)], [estimate_of(then)], metrics[key].panel)
+            both = _of_arrived([now, then], arrived[key])
+            rate = retention(both[:1], both[1:], metrics[key].panel)
             low, high, error = ends_of(rate)
             yield RetentionRate(
                 *key,
@@ -44,12 +57,13 @@ def retention_of(
 
 
 def pooled_retention(
-    metric: CompiledMetric, rows: Iterable[EstimateRecord]
+    metric: CompiledMetric, rows: Iterable[EstimateRecord], arrived: Arrived
 ) -> Iterator[tuple[int, Estimate, int]]:
     """Yield ages, the retention of all windows together, and how many of them it is made of.
 
     ``rows``: estimates of windows, or of segments that have no reports in common. Devices count
     that were new in one of the windows, where the one that is so much later is there as well.
+    Reports of a level that is withheld are taken to be like others.
     """
     pairs = metric.mechanism.pairs()
     sides: dict[int, tuple[list[EstimateRecord], list[EstimateRecord]]] = {}
@@ -62,10 +76,11 @@ def pooled_retention(
         new = {(row.window_start, row.segment): estimate_of(row).value for row in then}
         shared = sum(
             covariance_of_numbers(estimate_of(row).value + new[at], row.reports_by_level, pairs)
+            * (arrived.get(at, row.reports) / row.reports) ** 2
             for row in now
             if (at := (row.window_start, row.segment)) in new
         )
-        estimates = [*map(estimate_of, now)], [*map(estimate_of, then)]
+        estimates = _of_arrived(now, arrived), _of_arrived(then, arrived)
         windows = len({row.window_start for row in (*now, *then)})
         yield age, retention(*estimates, metric.panel, shared), windows
 
@@ -91,6 +106,14 @@ def _cohorts(
             then = shares.get((start, metric.labels[0]))
             if now and then:
                 yield age, now, then
+
+
+def _of_arrived(rows: Iterable[EstimateRecord], arrived: Arrived) -> list[Estimate]:
+    """Return the estimates of rows as those of all reports that have arrived."""
+    return [
+        replace(estimate_of(row), n=arrived.get((row.window_start, row.segment), row.reports))
+        for row in rows
+    ]
 
 
 def estimate_of(row: EstimateRecord) -> Estimate:

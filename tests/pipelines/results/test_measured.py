@@ -19,7 +19,9 @@ import sotto_cli
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
 from pipelines.results.api import create_router
-from pipelines.results.reader import ResultsReader
+from pipelines.results.range_windows import WindowRange, runs_of
+from pipelines.results.ranges import parts_of
+from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.retention import retention_of
 from pipelines.web.metric import retention, shares
 from pipelines.web.rendering import Anchors, static_file
@@ -88,6 +90,22 @@ def test_retention_is_of_those_who_were_new(results: Path) -> None:
     assert max(each.age for each in found) == 2
 
 
+def test_reports_of_a_level_that_is_withheld_count_in_retention(results: Path) -> None:
+    """Estimates of a segment in the first week are made of two thirds of its reports."""
+    with ResultsReader.of_state(results) as reader:
+        asked = Chosen(metric="age")
+        plans, windows, rows = reader.plans(), reader.windows(asked), reader.estimates(asked)
+    at = windows[0].window_start, "os=linux"
+    for number, row in enumerate(rows):
+        if (row.window_start, row.segment) == at:
+            rows[number] = replace(row, reports=20, reports_by_level=(20,))
+    found = retention_of(plans, rows, windows)
+    rates = {(each.since, each.segment, each.age): each.value for each in found}
+    assert rates[*at, 1] == pytest.approx(1 / 2, abs=0.05)
+    [linux, _] = parts_of(runs_of(WindowRange("age", by="os"), windows, plans), rows)
+    assert linux.items["retention", "1"].drawn.value == pytest.approx(1 / 2, abs=0.05)
+
+
 def test_who_came_back_says_how_far_and_how_often(results: Path) -> None:
     with ResultsReader.of_state(results) as reader:
         rows = {
@@ -136,13 +154,13 @@ def test_the_interface_answers_retention(results: Path) -> None:
 
 def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
     with ResultsReader.of_state(results) as reader:
-        plans, rows = reader.plans(), reader.estimates()
+        plans, rows, windows = reader.plans(), reader.estimates(), reader.windows()
     none = [replace(row, value=0.0) if row.item == "0" else row for row in rows]
-    of_none = [each for each in retention_of(plans, none) if each.age == 1]
+    of_none = [each for each in retention_of(plans, none, windows) if each.age == 1]
     assert of_none
     assert {each.value for each in of_none} == {None}
     withheld = [replace(row, value=None, standard_error=None) for row in rows]
-    assert list(retention_of(plans, withheld)) == []
+    assert list(retention_of(plans, withheld, windows)) == []
 
 
 def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
