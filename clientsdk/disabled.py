@@ -101,7 +101,10 @@ def raises(on_error: str) -> bool:
     """Whether errors are raised: where the app or the environment wants it."""
     if on_error not in ("disable", "raise"):
         raise ParameterError("on_error must be 'disable' or 'raise'")
-    return on_error == "raise" or os.environ.get(ON_ERROR, "").strip().lower() == "raise"
+    said = os.environ.get(ON_ERROR, "").strip().lower()
+    if said not in ("", "disable", "raise"):
+        diagnostics.warn(ON_ERROR, f"{ON_ERROR} is not used: say raise or disable", quiet=math.inf)
+    return "raise" in (on_error, said)
 
 
 def check_options(given: Iterable[str], known: Collection[str]) -> None:

@@ -53,12 +53,12 @@ def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[
             raise ParameterError(f"level {number}: micro-epsilon must be an int, not {micro!r}")
         if not 1 <= micro <= largest:
             raise ParameterError(
-                f"level {number}: micro-epsilon must lie in [1, {largest}] for thresholds of "
-                f"64 bits, not {micro}"
+                f"level {number}: epsilon {micro / MICRO} must be in [1e-06, {largest / MICRO:g}]"
             )
         if number > 1 and not levels[number - 2] < micro:
+            before = levels[number - 2] / MICRO
             raise ParameterError(
-                f"level {number}: epsilons must increase, {micro} follows {levels[number - 2]}"
+                f"level {number}: epsilons must increase, {micro / MICRO} follows {before}"
             )
     return levels
 

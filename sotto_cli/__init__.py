@@ -71,6 +71,9 @@ _EXTRAS = {
     "shtab": "completion",
 }
 
+#: Packages that are there wherever the command is.
+_OWN_PACKAGES = ("sotto", "sotto_cli", "mechanisms", "clientsdk", "pipelines")
+
 #: Options of the release before, and what they are called now.
 _RENAMED = {"--json": "--format json"}
 
@@ -108,13 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(_words(error))
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(error.name or "", "pipelines")
-        if (error.name or "").split(".")[0] in (
-            "sotto",
-            "sotto_cli",
-            "mechanisms",
-            "clientsdk",
-            "pipelines",
-        ):
+        if (error.name or "").split(".")[0] in _OWN_PACKAGES:
             raise
         return _failed(f"{error.name} is not installed; {install_hint(extra)}")
     return status

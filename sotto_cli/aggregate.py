@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reach = "how to reach these topics' brokers (JSON); default: as those of the reports"
     add("--publish-broker FILE", reach)
     add("--follow")
-    add("--every DURATION", "how often to look", "10s")
+    add("--every DURATION", "how often to look", "10s", type=options.interval)
     kept = "with --follow and --log: remove segments that are counted and this old, once an hour"
     add("--log-retention DURATION", kept)
     add("--as-of TIME", "take only what was appended up to then")
@@ -107,6 +107,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.log_retention is not None and (args.log is None or not args.follow):
         raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
+    if args.log is not None and args.log.resolve() == args.state.resolve():
+        raise ParameterError("--state must be another folder than --log, which is read alone")
     if args.since is not None and args.since >= (args.as_of or now_ms()):
         options.warn("--since is after now, or --as-of: nothing that is there is taken")
     plans, candidates = plans_of(args.plan)

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     origins = "web pages that may send, such as https://app.example; without it all may"
     add("--origin ORIGIN", origins, [], action="append")
     hold = "for how long messages are gathered before they are written"
-    add("--hold SECONDS", hold, 0.01, type=options.above_zero)
+    add("--hold SECONDS", hold, 0.01, type=options.few_seconds)
     add("--rate N", "requests a second of one app, on average", 1000.0, type=options.above_zero)
 
 

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
     options.add(place, "--state")
     options.add(place, "--database")
+    parser.set_defaults(plan=())
     add = partial(options.add, parser)
     options.add_format(parser, *FORMATS)
     add("--out PATH", "the folder, or with --table the file", required=True, type=Path)
@@ -45,11 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipelines.results.encode import export
-    from pipelines.results.reader import ResultsReader
 
     files = _files(args.out, args.table, args.format)
-    state, database = args.state, args.database
-    with ResultsReader.of_state(state) if database is None else ResultsReader(database) as reader:
+    with options.reader_of(args) as reader:
         # No folder is made where there are no results.
         reader.revision()
         for folder in {path.parent for path in files}:
@@ -73,4 +72,7 @@ def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:
         return {out / f"{name}.{format}": view for name, view in views.items()}
     if table not in views:
         raise ParameterError(f"--table must be one of {', '.join(views)}; got {table!r}")
-    return {out / f"{table}.{format}" if out.is_dir() else out: views[table]}
+    path = out / f"{table}.{format}" if out.is_dir() else out
+    if (named := path.suffix.removeprefix(".")) in FORMATS and named != format:
+        raise ParameterError(f"--out {out} would be {format}: give --format {named}, or rename it")
+    return {path: views[table]}

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledPlan
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 
 def add_address(parser: argparse.ArgumentParser, port: int) -> None:
@@ -72,16 +74,13 @@ def _compared(text: str) -> tuple[float, float]:
     return first, other
 
 
-def _above_zero(text: str) -> float:
-    if 0 < (number := float(text)) < float("inf"):
-        return number
-    raise ValueError
+def _within(read: Callable[[str], N], allowed: Callable[[N], bool]) -> Callable[[str], N]:
+    def checked(text: str) -> N:
+        if allowed(number := read(text)):
+            return number
+        raise ValueError
 
-
-def _share(text: str) -> float:
-    if 0 <= (number := _part(text)) <= 1:
-        return number
-    raise ValueError
+    return checked
 
 
 def _renamed(text: str) -> tuple[str, str]:
@@ -92,13 +91,17 @@ def _renamed(text: str) -> tuple[str, str]:
 
 
 #: Types of options: of ``--until 2013-06-01``, in milliseconds since the epoch; of ``--ladder
-#: 0.5,1,2``; of ``--experiment 10%:11%``; of finite numbers; of shares such as 0.01 or 1%; of
-#: ``--map`` and ``--segment``, a metric or segment and its column.
+#: 0.5,1,2``; of ``--experiment 10%:11%``; of finite numbers; of ``--every 10s``, in milliseconds;
+#: of ``--confidence 0.95``; of ``--hold 0.01``; of shares such as 0.01 or 1%; of ``--map`` and
+#: ``--segment``, a metric or segment and its column.
 moment = typed(parse_time, "a time such as 2013-06-01T12:00Z")
 numbers = typed(lambda text: list(map(float, text.split(","))), "numbers with commas between them")
 compared = typed(_compared, "two numbers, such as 10%:11% or 410:400")
-above_zero = typed(_above_zero, "a number above 0")
-share = typed(_share, "a share, such as 1% or 0.01")
+above_zero = typed(_within(float, lambda number: 0 < number < inf), "a number above 0")
+interval = typed(_within(parse_duration, lambda ms: ms > 0), "a duration above 0, such as 10s")
+probability = typed(_within(float, lambda number: 0 < number < 1), "a number between 0 and 1")
+few_seconds = typed(_within(float, lambda number: 0 < number <= 10), "seconds, at most 10")
+share = typed(_within(_part, lambda number: 0 <= number <= 1), "a share, such as 1% or 0.01")
 renamed = typed(_renamed, "NAME=COLUMN")
 
 
@@ -107,23 +110,16 @@ def several(most: int) -> Callable[[str], tuple[int, ...]]:
     return lambda text: tuple(dict.fromkeys(map(whole(1, most), text.split(","))))
 
 
-def whole(least: int, most: float = float("inf")) -> Callable[[str], int]:
+def whole(least: int, most: float = inf) -> Callable[[str], int]:
     """Return the type of an option that is a whole number in a range."""
 
     def read(text: str) -> int:
         if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
-            allowed = f"at least {least}" if most == float("inf") else f"in [{least}, {most:.0f}]"
+            allowed = f"at least {least}" if most == inf else f"in [{least}, {most:.0f}]"
             raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, {allowed}")
         return int(text)
 
     return read
-
-
-def probability(text: str) -> float:
-    """Return a number in (0, 1): the type of an option such as ``--confidence 0.95``."""
-    if not 0 < (number := above_zero(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must lie in (0, 1)")
-    return number
 
 
 def reason(text: str) -> Reason:

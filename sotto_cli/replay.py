@@ -96,10 +96,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--segment NAME=COLUMN", segment, [], type=options.renamed, action="append")
     null = "cells of this text count as empty, such as NA (may be repeated)"
     add("--null TEXT", null, [], action="append")
-    add("--processes N", "how many play devices back", 2)
+    add("--processes N", "how many play devices back", 2, type=options.whole(1, 64))
     seed = "draw from this number instead of the operating system: the log then protects nobody"
     add("--seed N", seed, type=options.whole(0))
-    add("--send-every DURATION", "a device wakes to send once in each slot of this length", "1d")
+    wakes = "a device wakes to send once in each slot of this length"
+    add("--send-every DURATION", wakes, "1d", type=options.interval)
     always = "devices answer in every period, whatever the plan's panels: to try a plan out"
     add("--ignore-panels", always)
     add("--until TIME", "stop all clocks then, delivered or not")
@@ -122,8 +123,6 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_of(args.plan).plan
     named = dict(args.map), args.null, args.time_unit, dict(args.segment)
     columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
-    if not args.send_every > 0:
-        raise ParameterError("--send-every must be above 0")
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)
     for segment, _ in plan.segments:
         if segment not in dict(args.segment):
@@ -134,7 +133,9 @@ def run(args: argparse.Namespace) -> int:
     recordings = read_recordings(args.input, plan, columns)
     for problem in recordings.problems:
         print(f"warning: {problem}", file=sys.stderr)
-    if not len(recordings):
+    times = recordings.time
+    playable = len(times if args.until is None else times[times < args.until])
+    if not playable:
         print(f"warning: no row of {args.input} can be played back", file=sys.stderr)
     late = int((recordings.time + plan.horizon < now_ms()).sum()) if target else 0
     if late:
@@ -158,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
         seconds = time.perf_counter() - started
         print(f"{args.out or 'replay'}: done in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
         left = send(out, *target) if target and played.messages else 0
-    return ExitStatus.found(recordings.problems or not rows or left)
+    return ExitStatus.found(recordings.problems or not playable or left)
 
 
 def _target(args: argparse.Namespace) -> tuple[Broker, ReportTopic] | None:

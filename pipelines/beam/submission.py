@@ -100,11 +100,18 @@ class Log:
 
 
 class JobFolder:
-    """The folder of a job."""
+    """The folder of a job.
+
+    Raises AggregationError if it is a state directory of bounded runs.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
         self._file = self.path / "job.json"
+        if (self.path / "MANIFEST.json").exists():
+            raise AggregationError(
+                f"{path} is of sotto aggregate: a streaming job has its own folder"
+            )
 
     @property
     def plans(self) -> StoredPlans:

@@ -17,6 +17,7 @@ from pipelines.results.fields import Kind, moment
 from pipelines.results.reader import ResultsReader, Row
 from pipelines.results.views import RowSet, View
 from sotto.csv_cells import write_csv_rows
+from sotto.plan.files import checked_output
 
 #: Writes rows, which come some at a time, to a file.
 Writer: TypeAlias = Callable[[RowSet, Iterable[Sequence[Row]], IO[bytes]], None]
@@ -123,8 +124,11 @@ def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> di
     Files that are there are replaced once all are written. ``format``: ``parquet``, ``csv``,
     ``arrow`` or ``json``.
 
-    Raises ResultsError if the results cannot be read, OSError if a file cannot be written.
+    Raises ResultsError if the results cannot be read, ParameterError where no file can be, OSError
+    if one cannot be written.
     """
+    for path in files:
+        checked_output(path)
     paths = {view.name: path for path, view in files.items()}
 
     def write(view: View, batches: Iterator[Sequence[Row]]) -> int:

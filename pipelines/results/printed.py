@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -20,7 +20,6 @@ from pipelines.results.records import (
     Alarm,
     ArmEffect,
     EstimateRecord,
-    MetricRecord,
     OfRange,
     RangeComparison,
     RangeEstimate,
@@ -72,14 +71,16 @@ class EstimateChoice:
     def read(self, reader: ResultsReader) -> tuple[list[Row], dict[Window, list[str]]]:
         """Return the rows, in the database's order, and what alarms say of their windows.
 
-        Raises ParameterError if there are results, but none of the metric or the segment.
+        Raises ParameterError if there are results, but none of the collector, metric or segment.
         """
         since = None if self.window is None else moment(self.window)
         until = since and since + timedelta(milliseconds=1)
         asked = Chosen(self.collector, metric=self.metric, since=since, until=until)
         found = [_stored(row) for row in reader.page(VIEW_ESTIMATES, asked).rows]
-        if self.metric and not found:
-            _check_metric(self.metric, reader.metrics())
+        if not found:
+            known = reader.metrics()
+            _check_known("--collector", self.collector, {each.collector for each in known})
+            _check_known("--metric", self.metric, {each.metric for each in known})
         rows = [row for row in found if _chosen(str(row["segment"]), self.by, self.segment)]
         if found and not rows and (self.by or self.segment):
             raise ParameterError(_no_such_segment(found, self.by, self.segment))
@@ -97,13 +98,11 @@ def _stored(row: Sequence[Any]) -> Row:
     return found | {"biased": found.pop("biased")}
 
 
-def _check_metric(name: str, known: Sequence[MetricRecord]) -> None:
-    """Refuse a metric without results where others have some."""
-    names = sorted({each.metric for each in known})
-    if names and name not in names:
-        raise ParameterError(
-            f"--metric: no results of '{name}'; there are results of {', '.join(names)}"
-        )
+def _check_known(option: str, name: str | None, known: Set[str]) -> None:
+    """Refuse a name without results where others have some."""
+    if name and known and name not in known:
+        there = ", ".join(sorted(known))
+        raise ParameterError(f"{option}: no results of '{name}'; there are results of {there}")
 
 
 def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> str:

@@ -79,7 +79,7 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
     if parsed.get_backend_name() == "sqlite" and (
         ":memory:" in name or parsed.query.get("mode") == "memory"
     ):
-        raise failure("results are not kept in memory: the database must be a file")
+        raise failure("results are not kept in memory: name a file, as sqlite:///results.db does")
     return parsed
 
 

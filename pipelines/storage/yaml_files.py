@@ -41,6 +41,9 @@ def read_yaml(path: Path, kind: type[T], empty: object) -> T:
         raise ParameterError("\n".join(f"{path}: {line}" for line in _lines(error))) from None
 
 
+_SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a list, such as [a, b]"}
+
+
 def _lines(error: ValidationError) -> list[str]:
     """Return a line a problem: where it is, and what is expected."""
     found = []
@@ -50,8 +53,8 @@ def _lines(error: ValidationError) -> list[str]:
             found.append(f"{place} is missing")
         elif each["type"] == "extra_forbidden":
             found.append(f"unknown key {place}")
-        elif each["type"] == "model_type":
-            found.append(f"{place or 'the file'} must be a mapping, such as {{key: value}}")
+        elif each["type"] in _SHAPES:
+            found.append(f"{place or 'the file'} must be {_SHAPES[each['type']]}")
         else:
             message = each["msg"].removeprefix("Value error, ")
             found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)

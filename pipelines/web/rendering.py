@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import errno
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +22,7 @@ from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import BoardView, MetricView, PageView, PlanView, RangeQuery
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.files import write_output
 
 _FOLDER = Path(__file__).parent
 #: Rows of an answer of the HTTP interface, at most.
@@ -284,15 +283,8 @@ def write_static_file(
     """Write all pages to one HTML file, of which nobody ever sees half.
 
     ``state``: the state directory, if there is one. Raises AggregationError if there are no
-    results, or they cannot be read, and OSError where the file cannot be written.
+    results, or they cannot be read, ParameterError where no file can be, and OSError where it
+    cannot be written.
     """
-    if path.is_dir() or not path.parent.is_dir():
-        code = errno.EISDIR if path.is_dir() else errno.ENOENT
-        raise OSError(code, os.strerror(code), str(path))
     text = static_file(ResultsSnapshot(reader, reader.revision(), state), public=public)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_output(path, text.encode())

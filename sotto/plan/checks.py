@@ -243,14 +243,12 @@ def group_problems(
             )
         if all(metric.group != name for metric in metrics):
             problems.append(f"group {name!r} has no metric")
-    if named or any(metric.group is not None for metric in metrics):
-        problems += [
-            f"metric {metric.name!r}: group {metric.group!r} must be one of the plan's groups, "
-            f"{', '.join(named) or 'of which there are none'}"
-            for metric in metrics
-            if metric.group not in named
-        ]
-    return problems
+    return problems + [
+        f"metric {metric.name!r}: group {metric.group!r} must be one of the plan's groups, "
+        f"{', '.join(named) or 'of which there are none'}"
+        for metric in metrics
+        if metric.group not in (named or (None,))
+    ]
 
 
 def stays_in_line(text: str) -> bool:

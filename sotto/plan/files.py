@@ -47,25 +47,44 @@ def plans_of(
     return plans, {each.plan.fingerprint: each.candidates for each in loaded}
 
 
-def write_beside(plan: Path, output: str | Path, data: bytes) -> None:
-    """Write what is made of a plan's file, so that nobody sees half; ``-`` is standard output.
+def checked_output(path: Path) -> Path:
+    """Return the file that an output goes to, which it may replace; links are followed.
 
-    Raises ParameterError if it would replace the plan itself, or there is no such folder.
+    Raises ParameterError for a folder, a device or a pipe, which no file may replace, and if there
+    is no folder to hold the file.
     """
-    if output == "-":
-        sys.stdout.buffer.write(data)
-        return
-    path = Path(output)
-    if path.resolve() == plan.resolve():
-        raise ParameterError(f"{path} is the plan itself: name another file with -o")
+    if path.exists() and not path.is_file():
+        raise ParameterError(f"{path} must be a file; got a folder, a device or a pipe")
     if not path.absolute().parent.is_dir():
         raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
+    return path.resolve()
+
+
+def write_output(output: Path, data: bytes) -> None:
+    """Write a file so that nobody sees half.
+
+    Raises ParameterError as :func:`checked_output`, OSError if it cannot be written.
+    """
+    path = checked_output(output)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_bytes(data)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_beside(plan: Path, output: str | Path, data: bytes) -> None:
+    """Write what is made of a plan's file; ``-`` is standard output.
+
+    Raises ParameterError if it would replace the plan itself, and as :func:`checked_output`.
+    """
+    if output == "-":
+        sys.stdout.buffer.write(data)
+    elif Path(output).resolve() == plan.resolve():
+        raise ParameterError(f"{output} is the plan itself: name another file with -o")
+    else:
+        write_output(Path(output), data)
 
 
 class PlanFileFolder:

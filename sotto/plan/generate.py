@@ -111,17 +111,12 @@ def _described(plan: CompiledPlan) -> list[str]:
             lines += ["", *_escaped(textwrap.wrap(facts.sentence(text), 84))]
     lines += ["", "Made by `sotto plan generate`: change the plan and make it anew."]
     lines += [""] if plan.attributes else []
-    for what, (name, values) in _public(plan):
+    in_the_clear = [("Segment", segment) for segment in plan.segments]
+    if plan.experiment is not None:
+        in_the_clear.append(("Arms of experiment", (plan.experiment.name, plan.experiment.arms)))
+    for what, (name, values) in in_the_clear:
         lines += textwrap.wrap(f"{what} {name}: {', '.join(values)}.", _WIDTH)
     return lines
-
-
-def _public(plan: CompiledPlan) -> Iterable[tuple[str, tuple[str, tuple[str, ...]]]]:
-    """Yield what the app says of a device, and what the device draws, that is sent in the clear."""
-    for segment in plan.segments:
-        yield "Segment", segment
-    if plan.experiment is not None:
-        yield "Arms of experiment", (plan.experiment.name, plan.experiment.arms)
 
 
 def _bytes_lines(chunk: bytes) -> Iterable[str]:

@@ -126,7 +126,7 @@ def test_every_method_works_where_nothing_can(agreed, cause, monkeypatch, caplog
         assert len(again.ledger().pending) == 1
 
 
-def test_raising_is_as_ever(path, monkeypatch):
+def test_raising_is_as_ever(path, monkeypatch, caplog):
     for given, error in ((b"{}", PlanError), ("", PlanError)):
         with pytest.raises(error):
             opened(path, given, on_error="raise")
@@ -140,6 +140,9 @@ def test_raising_is_as_ever(path, monkeypatch):
         client.record("colour", 7)
     with pytest.raises(ParameterError, match="on_error"):
         opened(path, on_error="ignore")
+    monkeypatch.setenv("SOTTO_ON_ERROR", "rise")
+    assert opened(path, b"{}").stats().disabled
+    assert "SOTTO_ON_ERROR is not used: say raise or disable" in caplog.text
 
 
 def test_mistakes_are_counted_and_logged_once_a_metric(path, caplog):

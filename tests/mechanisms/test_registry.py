@@ -53,11 +53,11 @@ RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts"
         ({**RAPPOR, "cohorts": 0}, [1], "cohorts must lie in"),
         (GRR, [], "a ladder has 1 to 8 levels, not 0"),
         (GRR, list(range(1, 10)), "a ladder has 1 to 8 levels, not 9"),
-        (GRR, [1, 1], "level 2: epsilons must increase, 1 follows 1"),
+        (GRR, [1, 1], "level 2: epsilons must increase, 1e-06 follows 1e-06"),
         (GRR, [1, 3, 2], "level 3: epsilons must increase"),
-        (GRR, [0, 1], r"level 1: micro-epsilon must lie in \[1, "),
-        (GRR, [-5], "level 1: micro-epsilon must lie in"),
-        (GRR, [1, 40_000_001], "level 2: micro-epsilon must lie in"),
+        (GRR, [0, 1], r"level 1: epsilon 0.0 must be in \[1e-06, "),
+        (GRR, [-5], "level 1: epsilon -5e-06 must be in"),
+        (GRR, [1, 40_000_001], "level 2: epsilon 40.000001 must be in"),
         (GRR, [math.nan], "level 1: micro-epsilon must be an int"),
         (GRR, [1.0], "level 1: micro-epsilon must be an int"),
         (GRR, [True], "level 1: micro-epsilon must be an int"),
@@ -167,7 +167,7 @@ class TestLimits:
         assert mechanism.certified(0) == 1
         few = build(spec, [1, 2, 3, 10], "metric")
         assert [few.certified(level) for level in range(4)] == [1, 2, 3, 10]
-        with pytest.raises(ParameterError, match="thresholds of 64 bits"):
+        with pytest.raises(ParameterError, match=r"must be in \[1e-06, "):
             build(spec, [micro + 1], "metric")
 
     def test_split_bits_end_where_their_first_bit_does(self) -> None:

@@ -669,10 +669,10 @@ class TestCommand:
         assert messages(tmp_path / "d") == messages(tmp_path / "a")
 
     def test_another_column(self, tmp_path, capsys):
-        text = table(1, 3).replace("colour", "color")
-        given = self.arguments(tmp_path, text)
+        given = self.arguments(tmp_path, table(1, 3).replace("colour", "color"))
         assert main(given) == 2
         assert "no column 'colour'" in capsys.readouterr().err
+        assert main([*given, "--map", "colour=color", "--until", "2000-01-01"]) == 1
         assert main([*given, "--map", "colour=color"]) == 0
 
     @pytest.mark.parametrize(
@@ -680,7 +680,7 @@ class TestCommand:
         [
             (["--map", "colour"], "must be NAME=COLUMN"),
             (["--map", "hue=colour"], "no metric or measure 'hue'; it has colour, size, good"),
-            (["--processes", "0"], "--processes: '0' must be a whole number, at least 1"),
+            (["--processes", "0"], "--processes: '0' must be a whole number, in [1, 64]"),
             (["--send-every", "often"], "duration"),
             (["--send-every", "0ms"], "--send-every"),
             (["--until", "later"], "--until: 'later' must be a time"),

@@ -34,3 +34,9 @@ def test_a_job_that_runs_is_said_and_not_submitted(given, capsys):
 def test_a_second_job_beside_it_is_refused(given, more, capsys):
     assert main([*given, more]) == 2
     assert "stop the job first, with a savepoint" in capsys.readouterr().err
+
+
+def test_a_state_directory_is_no_job_s_folder(given, tmp_path, capsys):
+    (tmp_path / "MANIFEST.json").touch()
+    assert main(given) == 2
+    assert "is of sotto aggregate: a streaming job has its own folder" in capsys.readouterr().err

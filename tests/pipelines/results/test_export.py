@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -108,6 +109,11 @@ def test_duckdb_reads_what_is_exported(state: Path) -> None:
     [
         (["--state", "missing", "--out", "out"], "there are no results in missing/results.db"),
         (["--state", ".", "--table", "share", "--out", "x"], "--table must be one of latest_"),
+        (
+            ["--state", ".", "--table", "shares", "--out", "s.csv"],
+            "give --format csv, or rename it",
+        ),
+        (["--state", ".", "--table", "shares", "--out", "pipe"], "must be a file; got a folder, a"),
         (["--state", ".", "--out", "results.db"], "is a file: give a folder, or --table"),
         (["--database", "sqlite:///results.db", "--out", "results.db/x"], "results.db"),
     ],
@@ -120,6 +126,7 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(state)
+    os.mkfifo("pipe")
     before = sorted(state.iterdir())
     assert main(["export", *given]) == 2
     assert said in capsys.readouterr().err

@@ -244,20 +244,7 @@ def test_the_consent_text_names_each_metric_in_its_group_once(plan):
 
 
 def test_without_groups_texts_or_panels_there_is_less_to_say():
-    bare = parse_plan(
-        """\
-collector: editor.example
-plan: comfort
-version: 1
-owner: telemetry@editor.example
-expires: 2036-12-31
-period: 7d
-ceilings: {period: 20, lifetime: 300}
-resolution: 1h
-metrics:
-  dark: {type: boolean, window: 28d, ladder: [{epsilon: 1}]}
-"""
-    ).compile()
+    bare = parse_plan(f"{ALONE}metrics: {{dark: {{type: boolean, {LADDER}}}}}").compile()
     text = texts.consent_text(bare)
     assert text.startswith("If you agree, this app sends")
     assert "group" not in text

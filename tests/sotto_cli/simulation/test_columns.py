@@ -50,6 +50,15 @@ def problems(recordings):
     return [(each.what, each.column, each.count, each.places) for each in recordings.problems]
 
 
+#: A device, a time, a text and a number, each in a row of its own.
+UNREADABLE = [
+    ("device id that is no UTF-8 text", "who", 1, (3,)),
+    ("unparsable time", "when", 1, (4,)),
+    ("bytes that are no UTF-8 text", "colour", 1, (5,)),
+    ("bytes that are no UTF-8 text", "size", 1, (6,)),
+]
+
+
 @pytest.mark.parametrize(
     ("rows", "found", "left"),
     [
@@ -62,22 +71,12 @@ def problems(recordings):
         ),
         (
             b"a\xff,2025-06-02T00Z,red,1\nb,2025\xc3,red,1\nc,2025-06-02T00Z,r\xe9d,1\nd,2025-06-02T00Z,a,\xff\n",
-            [
-                ("device id that is no UTF-8 text", "who", 1, (3,)),
-                ("unparsable time", "when", 1, (4,)),
-                ("bytes that are no UTF-8 text", "colour", 1, (5,)),
-                ("bytes that are no UTF-8 text", "size", 1, (6,)),
-            ],
+            UNREADABLE,
             3,
         ),
         (
             b"a\0,2025-06-02T00Z,red,1\nb,2025\0,red,1\nc,2025-06-02T00Z,re\0d,1\nd,2025-06-02T00Z,a,\0\n",
-            [
-                ("device id that is no UTF-8 text", "who", 1, (3,)),
-                ("unparsable time", "when", 1, (4,)),
-                ("bytes that are no UTF-8 text", "colour", 1, (5,)),
-                ("bytes that are no UTF-8 text", "size", 1, (6,)),
-            ],
+            UNREADABLE,
             3,
         ),
         # A blank line is none; a row with a cell of two lines is one; a quote may never be closed.
