@@ -119,9 +119,8 @@ def started(pool: Process, name: str, runner: str) -> int:
 
 
 def lives(pid: int) -> bool:
-    said = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
+    command = ["ps", "-o", "stat=", "-p", str(pid)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return said.strip() != "" and not said.startswith("Z")
 
 
