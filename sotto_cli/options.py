@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sotto.errors import BrokerError, ParameterError
@@ -317,27 +317,34 @@ def quiet_libraries() -> None:
 
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Let the first interrupt or SIGTERM set an event and the next one end the process."""
+    """Let the first interrupt or SIGTERM set an event and the next of its kind end the process."""
     stopped = threading.Event()
-    # A signal may interrupt the event's own wait, which holds the lock that setting it takes.
-    asked: SimpleQueue[bool] = SimpleQueue()
-
-    def stop(number: int, frame: object) -> None:
-        asked.put(True)
-        signal.signal(number, signal.SIG_DFL)
+    # The handler does not set it: it may interrupt the event's wait, which holds the lock, and it
+    # runs only after a wait that began in the instant of the signal. The socket is told at once.
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
 
     def pass_on() -> None:
-        if asked.get():
-            stopped.set()
+        with reader:
+            while number := reader.recv(1):
+                if number[0] in before:
+                    stopped.set()
 
-    threading.Thread(target=pass_on, daemon=True).start()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        asked.put(False)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with writer:
+        wakened = signal.set_wakeup_fd(writer.fileno())
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, _let_the_next_end) for number in numbers}
+        try:
+            threading.Thread(target=pass_on, daemon=True).start()
+            yield stopped
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakened)
+
+
+def _let_the_next_end(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
 
 
 def status_line() -> Callable[[str], None]:

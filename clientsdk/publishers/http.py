@@ -150,7 +150,9 @@ class HttpPublisher(Unshared):
         """
         request = self._request(self._collector.connection(), "GET", path, {}, None, most)
         request.send(deadline)
-        request.connection.close()
+        if not request.given_up:
+            # Otherwise its thread, which may still read, closes it.
+            request.connection.close()
         request.require_success()
         return request.answer
 

@@ -59,6 +59,8 @@ class Request(threading.Thread):
         self._most = most
         self._sent = method, path, body, headers
         self._done = threading.Event()
+        #: The connection leaves it before an answer is read to its end if it is the last there.
+        self._socket: socket.socket | None = None
         #: Whether nobody waits for it any more.
         self.given_up = False
 
@@ -79,7 +81,7 @@ class Request(threading.Thread):
         """Raise PublishError unless the answer says that the request has succeeded."""
         # Only reports to the collector itself: others mean something else by an answer.
         reports = self.receiver == "collector" and self._sent[0] == "POST"
-        if self.status // 100 == 2:
+        if self.status // 100 == 2 and not self.given_up:
             if reports and self.answer:
                 diagnostics.warn("answer", _WEB_SERVER, quiet=math.inf)
             return
@@ -100,6 +102,7 @@ class Request(threading.Thread):
         try:
             if self.connection.sock is None:
                 self.connection.connect()
+            self._socket = self.connection.sock
             if self.given_up:
                 raise TimeoutError
             self.connection.request(method, path, body, headers)
@@ -118,10 +121,9 @@ class Request(threading.Thread):
     def _give_up(self) -> None:
         """Have the thread end: nothing more is sent."""
         self.given_up = True
-        socket_ = self.connection.sock
-        if socket_ is not None:
+        if self._socket is not None:
             with suppress(OSError):
-                socket_.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 def hint(cause: int | str) -> str:

@@ -17,8 +17,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
 
 import grpc
 from apache_beam.portability.api import (
@@ -123,13 +123,14 @@ def serve(host: str, port: int, cache: int) -> None:
     server = grpc.server(ThreadPoolExecutor(_STARTING), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     server.add_insecure_port(f"{host}:{port}")
-    # An event would not do: a second signal that interrupts its being set waits for ever.
-    asked: SimpleQueue[int] = SimpleQueue()
+    # A signal may come in the instant before a wait without a limit, and would not end it.
+    told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: asked.put(number))
+        signal.signal(number, lambda number, _: told.append(number))
     server.start()
     print(f"workers are started on {host}:{port}", flush=True)
-    asked.get()
+    while not told:
+        time.sleep(0.1)
     server.stop(grace=None)
     pool.close()
 

@@ -39,12 +39,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
     add("--state", required=True)
-    parser.add_argument(
-        "--file",
-        metavar="FILE",
-        required=True,
-        help="pseudonyms, 32 hexadecimal digits a line; - for standard input",
-    )
+    names = "pseudonyms, 32 hexadecimal digits a line; - for standard input"
+    add("--file FILE", names, required=True, type=str)
     add("--database")
     add("--dry-run")
     add("--wait")

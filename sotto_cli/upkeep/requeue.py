@@ -71,10 +71,7 @@ def _of_state(args: argparse.Namespace) -> int:
     if args.dry_run:
         print("\n".join(waiting_in(args.state, plans, reasons)))
         return 0
-    with (
-        options.stopping() as stopped,
-        options.progress_bar("reports", "requeue") as progress,
-    ):
+    with options.stopping() as stopped, options.progress_bar("reports", "requeue") as progress:
         result = requeue(
             args.state,
             plans,

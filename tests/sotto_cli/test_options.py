@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from clientsdk.testing import small_plan
 from sotto.kafka.brokers import Broker
@@ -98,11 +99,21 @@ def test_an_option_that_is_shared_is_declared_once():
     assert all(len(names) > 1 for names in users.values()), users
 
 
-def test_an_interrupt_amid_a_wait_ends_it(monkeypatch):
+def test_an_interrupt_amid_a_wait_ends_it():
     with options.stopping() as stopped:
-        with monkeypatch.context() as patch:
-            # It comes while the wait has the event's lock.
-            interrupt = lambda *_: signal.raise_signal(signal.SIGINT)  # noqa: E731
-            patch.setattr(threading.Condition, "wait", interrupt)
-            stopped.wait()
+        # A wait has the event's lock when it begins and ends.
+        with stopped._cond:
+            signal.raise_signal(signal.SIGINT)
+        assert stopped.wait(60)
+
+
+def test_a_signal_that_interrupts_no_wait_ends_it():
+    """Such as one that comes in the instant before the wait begins."""
+    with options.stopping() as stopped:
+
+        def interrupt():
+            wait_until(lambda: stopped._cond._waiters)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+        threading.Thread(target=interrupt).start()
         assert stopped.wait(60)

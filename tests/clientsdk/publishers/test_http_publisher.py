@@ -10,6 +10,7 @@ import time
 import pytest
 from device_plans import reporter
 from publishing import Collector, Handler, refuse
+from waiting import wait_until
 
 from clientsdk.publishers.http import Address, HttpPublisher
 from sotto.errors import ParameterError, PublishError
@@ -95,9 +96,7 @@ def test_what_was_given_up_is_not_sent_later(collector, monkeypatch):
         publisher.publish(3, message())
     may_go_on.set()
     assert ended.wait(600)
-    for thread in threading.enumerate():
-        if thread.name == "sotto-http":
-            thread.join(600)
+    wait_until(lambda: "sotto-http" not in {each.name for each in threading.enumerate()})
     assert collector.taken == []
 
 
@@ -135,8 +134,7 @@ def test_closing_does_not_wait_for_a_message_under_way(collector, publisher):
     collector.answer = take_late
     sending = threading.Thread(target=publisher.publish, args=(3, message()))
     sending.start()
-    while not collector.taken:
-        time.sleep(0.01)
+    wait_until(lambda: collector.taken)
     publisher.close()
     may_answer.set()
     sending.join(300)

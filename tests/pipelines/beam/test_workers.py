@@ -34,10 +34,8 @@ PATIENCE = 600
 def pool(tmp_path):
     (port,) = free_ports(1)
     process = Process(tmp_path, "pool", f"{MODULE} --folder={tmp_path}")
-    process.start(
-        [sys.executable, "-m", MODULE, f"--folder={tmp_path}", f"--port={port}"],
-        {"PYTHONPATH": os.getcwd()},
-    )
+    command = [sys.executable, "-m", MODULE, f"--folder={tmp_path}", f"--port={port}"]
+    process.start(command, {"PYTHONPATH": os.getcwd()})
     (tmp_path / "address").write_text(f"127.0.0.1:{port}", encoding="ascii")
     wait_until(lambda: "workers are started on" in process.log_file.read_text("utf-8"))
     yield process
@@ -121,9 +119,8 @@ def started(pool: Process, name: str, runner: str) -> int:
 
 
 def lives(pid: int) -> bool:
-    said = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
+    command = ["ps", "-o", "stat=", "-p", str(pid)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return said.strip() != "" and not said.startswith("Z")
 
 
