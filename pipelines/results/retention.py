@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
+from pipelines.results.ordinals import metrics_of
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -17,11 +18,7 @@ def retention_of(
     plans: Iterable[CompiledPlan], rows: Sequence[EstimateRecord]
 ) -> Iterator[RetentionRate]:
     """Yield the retention of all metrics with ages, window by window."""
-    metrics = {
-        MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
-        for plan in plans
-        for metric in plan.measured
-    }
+    metrics = metrics_of(plans)
     found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
     for row in rows:
         if row.key in metrics:

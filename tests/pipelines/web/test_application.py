@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 from html_pages import Html
-from invented_results import NASTY, app_of, ask, write_results
+from invented_results import NASTY, app_of, ask, changed_results, write_results
 
 from pipelines.http.server import is_loopback
 from pipelines.results.reader import ResultsReader
@@ -282,32 +282,25 @@ def test_a_compressing_proxy_s_name_of_a_page_is_known(app):
     assert ask(app, "/plans", if_none_match=f"W/{etag}").status == 304
 
 
-def test_what_no_device_sends_breaks_no_page(tmp_path):
-    url = write_results(tmp_path)
-    strange = {
-        "a metric that the plan does not have": "UPDATE stored_windows SET metric = 'gone'"
-        " WHERE metric = 'theme'",
-        "a probability that is none": "UPDATE stored_estimates SET item = 'half'"
-        " WHERE kind = 'quantile' AND item = '0.5'",
-        "numbers beyond any scale": "UPDATE stored_estimates"
-        " SET value = 1e308, low = -1e308, high = 1e308",
-    }
-    for what, change in strange.items():
-        with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-            connection.execute(change)
-        app = app_of(url)
-        for path in ("/", *(f"/metrics/app.example/look/1/{each}" for each in ("speed", "page"))):
-            answer = ask(app, path)
-            assert (answer.status, "nan" in answer.text) == (200, False), what
+@pytest.mark.parametrize(
+    "change",
+    [
+        "stored_windows SET metric = 'gone' WHERE metric = 'theme'",
+        "stored_estimates SET item = 'half' WHERE kind = 'quantile' AND item = '0.5'",
+        "stored_estimates SET value = 1e308, low = -1e308, high = 1e308",
+    ],
+)
+def test_what_no_device_sends_breaks_no_page(tmp_path, change):
+    app = app_of(changed_results(tmp_path, f"UPDATE {change}"))
+    for path in ("/", *(f"/metrics/app.example/look/1/{each}" for each in ("speed", "page"))):
+        answer = ask(app, path)
+        assert (answer.status, "nan" in answer.text) == (200, False)
 
 
 def test_a_segment_has_its_own_number_of_reports(tmp_path):
-    url = write_results(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-        # As of a vector, each of whose coordinates some of the reports are about.
-        connection.execute(
-            "UPDATE stored_estimates SET n = 100, withheld = NULL WHERE segment = 'os=linux'"
-        )
+    # As of a vector, each of whose coordinates some of the reports are about.
+    shown = "SET n = 100, withheld = NULL WHERE segment = 'os=linux'"
+    url = changed_results(tmp_path, f"UPDATE stored_estimates {shown}")
     assert '<th scope="row">os=linux</th><td class="n">893</td>' in ask(app_of(url), THEME).text
 
 
@@ -323,10 +316,9 @@ def test_a_token_file_holds_a_long_token(tmp_path):
 
 
 def test_loopback_is_the_machine_s_own_addresses_alone():
-    for address in ("127.0.0.1", "127.77.66.55", "::1", "localhost"):
-        assert is_loopback(address)
-    for address in ("", "0.0.0.0", "::", "127.0.0.1.example", "10.0.0.1", "localhost.example"):
-        assert not is_loopback(address)
+    assert all(map(is_loopback, ("127.0.0.1", "127.77.66.55", "::1", "localhost")))
+    others = ("", "0.0.0.0", "::", "127.0.0.1.example", "10.0.0.1", "localhost.example")
+    assert not any(map(is_loopback, others))
 
 
 def test_ranges_and_what_they_are_compared_with_are_in_the_address(app):
