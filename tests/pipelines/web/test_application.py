@@ -45,7 +45,10 @@ def test_all_pages_that_are_linked_are_there_and_no_other(app):
         answer = ask(app, path)
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert NASTY not in answer.text
-    for path in (f"{THEME}?window=12", "/metrics/app.example/look/1/none",
+    others = [
+        THEME.replace("/1/", f"/{each}/") for each in ("01", "0000000001", "١", "10000000001")
+    ]
+    for path in (*others, f"{THEME}?window=12", "/metrics/app.example/look/1/none",
                  "/metrics/app.example/look/one/theme", "/plans/app.example/look/2", "/favicon.ico",
                  "/static/any/..%2fpages.py", f"/metrics/app.example/look/1/{NASTY}"):  # fmt: skip
         answer = ask(app, path)
@@ -96,12 +99,9 @@ def test_every_answer_forbids_what_a_page_does_not_need(app, guarded):
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8480", "[::1]:8480", "LOCALHOST:1"])
-def test_the_machine_s_own_names_are_answered(app, host):
-    assert ask(app, "/", host=host).status == 200
-
-
-def test_a_name_that_only_points_here_is_not_answered(app, url):
+def test_the_machine_s_own_names_are_answered_and_none_that_only_points_here(app, url):
+    for host in ("localhost", "127.0.0.1:8480", "[::1]:8480", "LOCALHOST:1"):
+        assert ask(app, "/", host=host).status == 200
     for host in ("evil.example", "localhost.evil.example:8480", "[::1]x", ""):
         assert ask(app, "/", host=host).status == 421
     proxied = app_of(url, Access(TOKEN, hosts=("localhost", "results.example")))
@@ -171,8 +171,7 @@ def test_nothing_can_be_written(app):
 def test_the_public_has_no_page_or_route_about_operation(url):
     public = app_of(url, Access(public=True))
     front = ask(public, "/")
-    assert front.status == 200
-    assert "/health" not in front.text
+    assert (front.status, "/health" in front.text) == (200, False)
     for path in ("/health", "/api/v1/health", "/api/v1/budgets", "/api/v1/rejections"):
         assert ask(public, path).status == 404
     assert ask(public, "/api/v1/shares").status == 200
@@ -181,8 +180,10 @@ def test_the_public_has_no_page_or_route_about_operation(url):
 def test_a_page_is_kept_until_the_results_change(tmp_path):
     app = app_of(write_results(tmp_path))
     before, at = ask(app, THEME), ask(app, "/revision")
-    again = ask(app, THEME, if_none_match=before.headers["etag"])
-    assert (again.status, again.text) == (304, "")
+    # A proxy that compresses puts W/ before it.
+    for etag in (before.headers["etag"], f"W/{before.headers['etag']}"):
+        again = ask(app, THEME, if_none_match=etag)
+        assert (again.status, again.text) == (304, "")
     assert ask(app, "/revision", if_none_match=at.headers["etag"]).status == 304
     write_results(tmp_path, generation=2, windows=4)
     changed = ask(app, "/revision", if_none_match=at.headers["etag"])
@@ -265,21 +266,11 @@ def test_a_page_that_is_kept_waits_for_none_that_is_made(url, monkeypatch):
     assert ask(crowded, "/").status == 200
 
 
-def test_a_page_has_one_address(app):
-    for version in ("01", "0000000001", "١", "10000000001"):
-        assert ask(app, THEME.replace("/1/", f"/{version}/")).status == 404
-
-
 def test_a_method_that_there_is_not_is_told_those_that_there_are(app):
     assert set(ask(app, "/", "POST").headers["allow"].split(", ")) == {"GET", "HEAD"}
     assert "GET" in ask(app, "/api/v1/shares", "POST").headers["allow"]
     assert ask(app, "/api/v1/shares", "HEAD").status == 200
     assert ask(app, "/api/v1/plans", "HEAD").status == 200
-
-
-def test_a_compressing_proxy_s_name_of_a_page_is_known(app):
-    etag = ask(app, "/plans").headers["etag"]
-    assert ask(app, "/plans", if_none_match=f"W/{etag}").status == 304
 
 
 @pytest.mark.parametrize(
