@@ -101,20 +101,22 @@ def _computed(
 ) -> tuple[list[str], RowSet, Sequence[Any]] | None:
     """Return what is computed when it is asked for, if it is: lines, and rows of a kind."""
     from pipelines.results import printed, views
+    from pipelines.results.ordinals import of_range
     from pipelines.results.reader import Chosen
 
     found: Sequence[Any]
     if (wanted := _range_of(args)) is not None:
+        plans = reader.plans()
         if args.compare is None:
             found = reader.range_estimates(wanted)
-            return printed.ranges(found, everything=args.all), views.RANGES, found
+            return printed.ranges(of_range(found, plans), everything=args.all), views.RANGES, found
         found = reader.compared(wanted, wanted.against(args.compare))
-        return printed.comparisons(found, everything=args.all), views.COMPARISONS, found
+        lines = printed.comparisons(of_range(found, plans), everything=args.all)
+        return lines, views.COMPARISONS, found
     if not (args.experiment or args.returning):
         return None
     if args.window is not None or args.under is not None:
-        option = "--experiment" if args.experiment else "--returning"
-        raise ParameterError(f"{option} is of all windows together, without --under")
+        raise ParameterError("--experiment and --returning are of all windows, without --under")
     chosen = Chosen(collector=args.collector, metric=args.metric)
     if args.experiment:
         found = reader.effects(chosen)

@@ -14,6 +14,7 @@ from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from mechanisms.items import OF_EXPERIMENTS
 from pipelines.results.documents import WINDOW_KEY
 from pipelines.results.fields import fields_of, milliseconds, moment
+from pipelines.results.ordinals import beyond
 from pipelines.results.range_windows import names_of
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
@@ -405,6 +406,8 @@ def _compared_title(row: RangeComparison) -> str:
 
 
 def _name(kind: str, item: str, unit: str | None) -> str:
+    if kind == "beyond":
+        return beyond(item)
     shown = "" if unit in (None, "share") else f"({unit})"
     return " ".join(filter(None, (kind, item, shown))).removeprefix("share ")
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
+from pipelines.results.ordinals import metrics_of
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -26,11 +27,7 @@ def retention_of(
 
     ``windows``: those of the rows. Reports of a level that is withheld are taken to be like others.
     """
-    metrics = {
-        MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
-        for plan in plans
-        for metric in plan.measured
-    }
+    metrics = metrics_of(plans)
     arrived: dict[MetricKey, dict[tuple[datetime, str], int]] = defaultdict(dict)
     for each in windows:
         arrived[each.key][each.window_start, each.segment] = each.reports

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
+from itertools import zip_longest
 
 from mechanisms.estimators.shifts import LEARNED
 from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
 from pipelines.alerts.watch import AlertWatch
 from pipelines.web import charts, formats
-from pipelines.web.views import PageView
+from pipelines.web.views import PageView, told
 
 #: Alerts that are listed, and how many of them with a chart; figures that are listed.
 _LISTED, _CHARTED, _WATCHED = 100, 6, 300
@@ -24,30 +24,25 @@ _WINDOWS = 60
 def moved(view: PageView) -> Mapping[str, object]:
     """Return the alerts, newest first."""
     watch = view.snapshot.watch
-    last = None if watch is None else watch.last
-    if last is None:
-        return {"watch": watch, "rows": [], "total": 0, "judged": False, "learned": LEARNED}
-    figures = {each.series.figure: each for each in last.judgements}
-    alerts = last.kept[::-1][:_LISTED]
-    drawn = {alert.id: figures.get(alert.figure) for alert in alerts[:_CHARTED]}
-    rows = [
-        (alert, None if (judgement := drawn.get(alert.id)) is None else _chart(judgement))
-        for alert in alerts
-    ]
+    last = watch and watch.last
+    judgements, kept = (last.judgements, last.kept) if last else ((), ())
+    figures = {each.series.figure: each for each in judgements}
+    alerts = kept[::-1][:_LISTED]
+    drawn = [figures.get(alert.figure) for alert in alerts[:_CHARTED]]
+    shown = [None if judgement is None else _chart(judgement) for judgement in drawn]
     return {
         "watch": watch,
-        "rows": rows,
-        "total": len(last.kept),
-        "judged": any(each.found.judged for each in last.judgements),
+        "rows": list(zip_longest(alerts, shown)),
+        "total": len(kept),
+        "judged": any(each.found.judged for each in judgements),
         "learned": LEARNED,
     }
 
 
 def standing(watch: AlertWatch | None) -> list[Alert]:
     """Return the alerts that were sent and that the results still show, newest first."""
-    if watch is None or watch.last is None:
-        return []
-    return [each for each in watch.last.kept[::-1] if each.news and each.standing]
+    kept = watch.last.kept if watch and watch.last else ()
+    return [each for each in kept[::-1] if each.news and each.standing]
 
 
 def watched(view: PageView) -> Mapping[str, object] | None:
@@ -72,25 +67,21 @@ def _chart(judgement: Judgement) -> charts.Chart | None:
         return None
     first = max(0, len(series.values) - _WINDOWS)
     starts = [series.start(at) for at in range(first, len(series.values))]
-    reaches = 1.96 * series.errors[first:]
-    points = zip(starts, series.values[first:].tolist(), reaches, strict=True)
-    values = [_in_window(*point, series.unit) for point in points]
+    seen, reaches = series.values[first:], 1.96 * series.errors[first:]
+    points = zip(
+        starts, *(each.tolist() for each in (seen, seen - reaches, seen + reaches)), strict=True
+    )
+    values = [
+        (None, None, "")
+        if math.isnan(figures[0])
+        else told(f"from {formats.day(at)}", figures, series.unit, "95 %")
+        for at, *figures in points
+    ]
     shown = replace(line, values=line.values[first:], errors=line.errors[first:])
     name, unit = series.figure.name, series.unit or ""
     windows = charts.Line(name, starts, values, [False] * len(starts), shown)
-    moved = [shift for shift in judgement.found.shifts if shift.onset >= first]
-    marks = [
-        charts.Mark(series.start(each.onset), number, "moved")
-        for number, each in enumerate(moved, 1)
-    ]
+    moved = (each.onset for each in judgement.found.shifts if each.onset >= first)
+    marks = [charts.Mark(series.start(at), number, "moved") for number, at in enumerate(moved, 1)]
     title = f"{name}, window by window, raw and smoothed"
     panel = charts.SeriesPanel(name, unit, [windows])
     return charts.series(title, [panel], "window from", marks)
-
-
-def _in_window(start: datetime, value: float, reach: float, unit: str | None) -> charts.Value:
-    if math.isnan(value):
-        return (None, None, "")
-    ends = (value - reach, value + reach)
-    told = f"{formats.quantity(value, unit)}, 95 % {formats.interval(*ends, unit)}"
-    return (value, ends, f"from {formats.day(start)}: {told}")

@@ -14,7 +14,7 @@ from mechanisms.estimators.local_level import Smoothed, smooth
 from pipelines.results.fields import milliseconds
 from pipelines.results.printed import under_of
 from pipelines.results.range_windows import names_of
-from pipelines.results.records import EstimateRecord, MetricKey, Window
+from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import charts, formats
 from pipelines.web.boards import BoardChart
 from pipelines.web.metric import charted
@@ -89,8 +89,7 @@ def board(view: BoardView) -> Mapping[str, object]:
     """Return the charts of a board, and which of its metrics have none."""
     shown, missing = [], []
     for each in view.board.charts:
-        key = _key(view, each)
-        view_of = None if key is None else _of_chart(view, key, each)
+        view_of = _of_chart(view, each)
         found = None if view_of is None else course(view_of)
         if found is None or view_of is None:
             missing.append(each.metric)
@@ -99,18 +98,14 @@ def board(view: BoardView) -> Mapping[str, object]:
     return {"shown": shown, "missing": missing}
 
 
-def _key(view: BoardView, chart: BoardChart) -> MetricKey | None:
-    """Return the metric of a chart, of the newest version of its plan."""
-    for key in view.snapshot.newest:
-        if key.metric == chart.metric and chart.plan in (None, key.plan):
-            return key
-    return None
-
-
-def _of_chart(view: BoardView, key: MetricKey, chart: BoardChart) -> MetricView:
+def _of_chart(view: BoardView, chart: BoardChart) -> MetricView | None:
+    """Return the view of a chart's metric, of the newest version of its plan."""
     query = RangeQuery(chart.since, chart.until, chart.segment, items=chart.items)
-    shown = newest(view.snapshot.newest[key])
-    return MetricView(view.snapshot, view.links, view.public, key=key, shown=shown, query=query)
+    for key, windows in view.snapshot.newest.items():
+        if key.metric == chart.metric and chart.plan in (None, key.plan):
+            of, shown = (view.snapshot, view.links, view.public), newest(windows)
+            return MetricView(*of, key=key, shown=shown, query=query)
+    return None
 
 
 def _windows(view: MetricView) -> list[Window]:
@@ -179,14 +174,11 @@ def _panel(drawn: _Drawn, windows: Sequence[Window], forged: float) -> charts.Se
             _line(drawn.segment, drawn.rows, windows, None),
         ]
     if forged:
-        lines[-1] = lines[-1]._replace(
-            under=[
-                under_of(row.low, row.high, row.reach, row.reports_by_level, forged)
-                if row
-                else None
-                for row in (drawn.rows.get(each.window_start) for each in windows)
-            ]
-        )
+        under = [
+            under_of(row.low, row.high, row.reach, row.reports_by_level, forged) if row else None
+            for row in (drawn.rows.get(each.window_start) for each in windows)
+        ]
+        lines[-1] = lines[-1]._replace(under=under)
     return charts.SeriesPanel(drawn.name, drawn.of.unit or "", lines)
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from pipelines.results.records import ArmEffect, MetricKey
 from pipelines.web import charts
-from pipelines.web.views import PageView, told
+from pipelines.web.views import PageView, differences, told
 
 #: Differences that a chart and a table show at most.
 _CHARTED, _LISTED = 25, 200
@@ -47,13 +47,10 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
 
 def _chart(known: Sequence[ArmEffect]) -> charts.Chart:
     """Return a chart of the differences that have the unit of the first one."""
-    unit = known[0].unit or ""
-    shown = [row for row in known if (row.unit or "") == unit][:_CHARTED]
-    names = [f"{row.arm}: {row.metric} {row.item}".rstrip() for row in shown]
-    values = []
-    for name, row in zip(names, shown, strict=True):
+    shown = [row for row in known if row.unit == known[0].unit][:_CHARTED]
+    values = {}
+    for row in shown:
+        name = f"{row.arm}: {row.metric} {row.item}".rstrip()
         looks = "all" if row.look_value is None else "planned"
-        values.append(told(name, row.told, row.unit, f"at {looks} looks"))
-    of_shares = "difference of shares, in percentage points"
-    label = of_shares if unit == "share" else f"difference, {unit}".rstrip(", ")
-    return charts.intervals("Differences from the first arm", names, values, unit, label)
+        values[name] = told(name, row.told, row.unit, f"at {looks} looks")
+    return differences("Differences from the first arm", values, known[0].unit)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
+from pipelines.results.ordinals import steps_reached
 from pipelines.results.reader import Chosen
 from pipelines.results.records import EstimateRecord, Window
 from pipelines.web import charts, formats
-from pipelines.web.ordinals import steps_reached
 from pipelines.web.snapshot import MOST_WINDOWS
 from pipelines.web.views import MetricView, ends_of, name_of, told
 from sotto.design.questions import question_of_metric

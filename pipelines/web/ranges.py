@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pipelines.results.ordinals import of_range
 from pipelines.results.range_windows import names_of
 from pipelines.results.records import RangeComparison, RangeEstimate
 from pipelines.web import charts
-from pipelines.web.views import MetricView, name_of, told
+from pipelines.web.views import MetricView, differences, name_of, told
 from sotto.errors import ParameterError
 
 #: Figures that are drawn, and listed, at most.
@@ -25,29 +26,24 @@ def ranges(view: MetricView) -> Mapping[str, object] | None:
     try:
         wanted = query.wanted(view.key)
         if not query.against:
-            estimates = view.snapshot.reader.range_estimates(wanted)
+            estimates = of_range(view.snapshot.reader.range_estimates(wanted), view.snapshot.plans)
             return {**found, "estimates": [each for each in estimates if _is_listed(each)]}
         compared = view.snapshot.reader.compared(wanted, wanted.against(query.against))
     except ParameterError as error:
         text = str(error)
         return {**found, "refused": text[:1].upper() + text[1:]}
-    rows = [each for each in compared if _is_listed(each)][:_LISTED]
+    rows = [each for each in of_range(compared, view.snapshot.plans) if _is_listed(each)][:_LISTED]
     return {**found, "comparisons": rows, "chart": _chart(view, rows)}
 
 
 def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | None:
     """Return the differences as a chart, those of the unit that comes first."""
     drawn = [each for each in rows if each.low is not None and each.unit == rows[0].unit][:_DRAWN]
-    if not drawn:
-        return None
-    unit = rows[0].unit or ""
-    names = [f"{each.segment} {name_of(each)}".strip() for each in drawn]
-    values = [
-        told(name, (each.difference, each.low, each.high), unit)
-        for name, each in zip(names, drawn, strict=True)
-    ]
-    label = "difference of shares" if unit == "share" else f"difference, {unit}"
-    return charts.intervals(f"{view.title}: differences", names, values, unit, label)
+    values = {}
+    for each in drawn:
+        name = f"{each.segment} {name_of(each)}".strip()
+        values[name] = told(name, (each.difference, each.low, each.high), each.unit)
+    return differences(f"{view.title}: differences", values, drawn[0].unit) if drawn else None
 
 
 def _is_listed(row: RangeEstimate | RangeComparison) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.results.notes import TimeNote
+from pipelines.results.ordinals import ASKED, BOUNDS, asked_of, metrics_of, readable
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
@@ -27,7 +28,6 @@ from pipelines.results.records import (
 )
 from pipelines.storage.directory import LastRun
 from pipelines.web.boards import Board
-from pipelines.web.ordinals import ASKED, BOUNDS, asked_of, readable
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -121,11 +121,7 @@ class ResultsSnapshot:
 
     @cached_property
     def _metrics(self) -> dict[MetricKey, CompiledMetric]:
-        return {
-            MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
-            for plan in self.plans
-            for metric in plan.metrics
-        }
+        return metrics_of(self.plans)
 
     @cached_property
     def health(self) -> list[Health]:

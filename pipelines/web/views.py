@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pipelines.aggregation.rounding import upward
 from pipelines.results.fields import moment
+from pipelines.results.ordinals import ASKED, beyond
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.records import (
     EstimateRecord,
@@ -19,7 +20,6 @@ from pipelines.results.records import (
 )
 from pipelines.web import charts, formats
 from pipelines.web.boards import Board
-from pipelines.web.ordinals import ASKED, beyond
 from pipelines.web.snapshot import HEADLINES, ResultsSnapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -230,6 +230,13 @@ def told(
     ends = None if low is None or high is None else (low, high)
     between = f"{of} {formats.interval(low, high, unit)}"
     return value, ends, f"{name}: {formats.quantity(value, unit)}, {between}"
+
+
+def differences(title: str, values: Mapping[str, charts.Value], unit: str | None) -> charts.Chart:
+    """Return a chart of differences in a unit, by name."""
+    of_shares = "difference of shares, in percentage points"
+    label = of_shares if unit == "share" else f"difference, {unit or ''}".rstrip(", ")
+    return charts.intervals(title, [*values], [*values.values()], unit or "", label)
 
 
 def ends_of(row: EstimateRecord) -> str:

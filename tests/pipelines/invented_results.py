@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,14 @@ def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
         lineage=f"digest {generation}",
     )
     project(url, given)
+    return url
+
+
+def changed_results(folder: Path, *statements: str) -> str:
+    """Write results as :func:`write_results` does, change them in SQL, and return their URL."""
+    url = write_results(folder)
+    with closing(sqlite3.connect(folder / "results.db")) as connection, connection:
+        connection.executescript(";".join(statements))
     return url
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -88,10 +89,8 @@ def test_a_release_that_slowed_the_start_is_found_and_for_whom(
     for row, truth in ((mean, (SLOW - FAST) / 2), (median, SLOW - FAST)):
         assert row["significant"] is True
         assert row["difference"] == pytest.approx(truth, abs=4 * row["standard_error"] + 150)
-        assert (row["start"], row["against_start"]) == (
-            "2025-06-26T00:00:00.000Z",
-            "2025-06-05T00:00:00.000Z",
-        )
+        starts = [row[each][:10] for each in ("start", "against_start")]
+        assert starts == ["2025-06-26", "2025-06-05"]
     by_system = {
         row["segment"]: row
         for row in read(state, capsys, *compared, "--by", "os")
@@ -122,16 +121,12 @@ def test_figures_of_rows_and_of_tables_are_those_of_all_reports(state: Path) -> 
     ]
     # Windows of as many reports each, up to how the errors are rounded.
     assert dark.standard_error == pytest.approx(min(errors) / WEEKS**0.5, rel=0.1)
-    strings = {row.item: row for row in reader.range_estimates(replaced(whole, "page"))}
+    strings = {row.item: row for row in reader.range_estimates(replace(whole, metric="page"))}
     assert strings["cart"].significant
     assert strings["cart"].value == pytest.approx(0.25, abs=6 * strings["cart"].standard_error)
     assert not strings["about"].significant
-    (mac,) = {row.segment for row in reader.range_estimates(replaced(whole, "theme", "os=mac"))}
+    (mac,) = {row.segment for row in reader.range_estimates(replace(whole, segment="os=mac"))}
     assert mac == "os=mac"
-
-
-def replaced(wanted: WindowRange, metric: str, segment: str = "") -> WindowRange:
-    return WindowRange(metric, wanted.since, wanted.until, segment)
 
 
 @pytest.mark.slow

@@ -1,10 +1,52 @@
 // Shows new results without a reload: asks for their revision, and takes the page's content anew
-// when it has changed. Without this script a page is as it was when it was loaded.
+// when it has changed. Keeps favourites in the browser, and links to them from the first page.
+// Without this script a page is as it was when it was loaded.
 "use strict";
 
 const EVERY = 2000;
 const PATIENCE = 60000;
+const FAVOURITES = "sotto-favourites";
 let wait = EVERY;
+
+// Names of favourites by their addresses; none where a browser keeps nothing.
+function favourites() {
+  try {
+    return new Map(JSON.parse(localStorage.getItem(FAVOURITES)));
+  } catch {
+    return new Map();
+  }
+}
+
+function showFavourites() {
+  const kept = favourites();
+  for (const each of document.querySelectorAll("button.star")) {
+    each.setAttribute("aria-pressed", kept.has(each.dataset.address));
+    each.hidden = false;
+  }
+  const list = document.getElementById("favourites");
+  if (!list) return;
+  list.hidden = kept.size === 0;
+  list.replaceChildren("Favourites: ");
+  for (const [address, name] of kept) {
+    const link = document.createElement("a");
+    [link.href, link.textContent] = [new URL(address, location.origin).pathname, name];
+    list.append(...(list.childNodes.length > 1 ? [", ", link] : [link]));
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const star = event.target.closest("button.star");
+  if (!star) return;
+  const { address, name } = star.dataset;
+  const kept = favourites();
+  if (!kept.delete(address)) kept.set(address, name);
+  try {
+    localStorage.setItem(FAVOURITES, JSON.stringify([...kept]));
+  } catch {
+    say("This browser keeps no favourites.");
+  }
+  showFavourites();
+});
 
 function revisionOf(page) {
   const meta = page.querySelector('meta[name="sotto-revision"]');
@@ -34,6 +76,7 @@ function replaceWith(page) {
     const [old, fresh] = [document.querySelector(name), page.querySelector(name)];
     if (old && fresh) old.replaceWith(fresh);
   }
+  showFavourites();
   const meta = document.querySelector('meta[name="sotto-revision"]');
   if (meta) meta.content = revisionOf(page) || "";
   for (const each of document.querySelectorAll("summary")) {
@@ -75,4 +118,5 @@ async function watch() {
   setTimeout(watch, wait);
 }
 
+showFavourites();
 setTimeout(watch, EVERY);

@@ -327,10 +327,8 @@ def test_the_interface_answers_experiments(database: str) -> None:
     assert effect["start"] == "1970-01-01T00:00:00.000Z"
     assert get(app, "/api/v1/effects", {"plan": "another"}).json()["effects"] == []
     refused = get(app, "/api/v1/effects", {"metric": "no"})
-    assert (refused.status, refused.json()["title"][:33]) == (
-        422,
-        "no experiment has the metric 'no'",
-    )
+    assert refused.status == 422
+    assert refused.json()["title"].startswith("no experiment has the metric 'no'")
 
 
 @pytest.mark.slow
@@ -342,6 +340,7 @@ def test_the_page_shows_experiments(database: str, plan_file: str, tmp_path: Pat
     assert text.count("not as even as planned</strong> (of page, p-value") == 1
     assert "is not compared: several strings set the same bit" in text
     assert "treatment: dark true" in text
+    assert "Windows from 1 Jan 1970 to 8 Jan 1970 count.</p>" in text
     decided = json.loads(PLAN.to_json())
     decided["decision"] = {"metric": "dark", "start": 0, "end": 14 * 86_400_000, "looks": 2}
     Path(plan_file).write_bytes(canonical(decided))

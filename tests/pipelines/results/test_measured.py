@@ -19,6 +19,7 @@ import sotto_cli
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
 from pipelines.results.api import create_router
+from pipelines.results.ordinals import of_range
 from pipelines.results.range_windows import WindowRange, runs_of
 from pipelines.results.ranges import parts_of
 from pipelines.results.reader import Chosen, ResultsReader
@@ -150,6 +151,28 @@ def test_the_interface_answers_retention(results: Path) -> None:
     for row in pooled:
         assert row["value"] == pytest.approx(1 / (int(row["item"]) + 1), abs=0.05)
         assert row["low"] < row["value"] < row["high"]
+
+
+def test_ranges_have_what_people_ask_and_no_mean_of_ranks(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"exports": "at least one", "checkout": "reached paid", "age": "mean (× 7 days, count"}
+    for metric, name in names.items():
+        for more in (["--to", "2099-01-01"], ["--segment", "os=mac", "--compare", "os=linux"]):
+            command = ["estimates", "--state", str(results), "--metric", metric, *more]
+            assert sotto_cli.main(command) == 0
+            said = capsys.readouterr().out
+            assert (name in said, "rank" in said) == (True, False)
+
+
+def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(results: Path) -> None:
+    with ResultsReader.of_state(results) as reader:
+        mac, linux = (WindowRange("exports", segment=f"os={each}") for each in ("mac", "linux"))
+        rows = reader.compared(mac, linux)
+        found = {(row.kind, row.item): row for row in of_range(rows, reader.plans())}
+    up_to, more = found["cdf", "0"], found["beyond", "0"]
+    assert (more.value, more.against) == (1 - up_to.value, 1 - up_to.against)
+    assert (more.difference, more.low, more.high) == (-up_to.difference, -up_to.high, -up_to.low)
 
 
 def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:

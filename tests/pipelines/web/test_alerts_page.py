@@ -35,7 +35,6 @@ def results(tmp_path):
 
 
 def app_of(results, *, public=False, watched=True):
-    access = Access(None, public, LOOPBACK)
     watch = AlertWatch(
         results.reader(),
         Configuration(),
@@ -43,7 +42,7 @@ def app_of(results, *, public=False, watched=True):
         calling(refuses),
         warn=lambda text: None,
     )
-    site = Site(results.reader(), access, None, watch if watched else None)
+    site = Site(results.reader(), Access(None, public, LOOPBACK), None, watch if watched else None)
     return application(site), watch
 
 
@@ -88,10 +87,8 @@ def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
     assert "/alerts" in Html(ask(app_of(results)[0], "/").text).values("href")
     unwatched, _ = app_of(results, watched=False)
     assert "/alerts" not in Html(ask(unwatched, "/").text).values("href")
-    assert (
-        "No figure is watched: start sotto serve with --alerts"
-        in Html(ask(unwatched, "/alerts").text).text
-    )
+    shown = Html(ask(unwatched, "/alerts").text).text
+    assert "No figure is watched: start sotto serve with --alerts" in shown
     public, watch = app_of(results, public=True)
     watch.look()
     assert ask(public, "/alerts").status == 404

@@ -130,6 +130,17 @@ def test_pages_have_no_violation_of_wcag_that_axe_finds(open_page, address):
             assert len(found["passes"]) > 10, (path, scheme)
 
 
+def test_favourites_are_kept_in_the_browser_and_linked_to_from_the_first_page(open_page, address):
+    page = open_page(f"{address}/?find=theme")
+    page.get_by_role("button", name="Favourite theme", pressed=False).click()
+    page.goto(f"{address}/?find=speed")
+    page.locator("#favourites").get_by_role("link", name="theme").click()
+    page.get_by_role("heading", level=1, name="theme").wait_for()
+    page.goto(address)
+    page.get_by_role("button", name="Favourite theme", pressed=True).click()
+    page.locator("#favourites").wait_for(state="hidden")
+
+
 def test_no_page_is_wider_than_a_narrow_phone(open_page, address):
     page = open_page(address, viewport={"width": 320, "height": 640})
     for path in PAGES:

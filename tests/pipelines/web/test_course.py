@@ -224,9 +224,8 @@ def test_metrics_are_found_by_their_names_and_descriptions(plain, find):
 
 
 def test_metrics_are_found_by_their_group(tmp_path):
-    grouped = {"theme": "looks"}
-    metrics = [replace(each, group=grouped.get(each.name)) for each in PLAN.metrics]
-    plan = replace(PLAN, metrics=tuple(metrics))
+    theme, *others = PLAN.metrics
+    plan = replace(PLAN, metrics=(replace(theme, group="looks"), *others))
     site = Site(ResultsReader(write_results(tmp_path), plans=[plan]), Access(token="unseen" * 9))
     assert "unseen" not in f"{site!r} {site.access!r}"
     app = application(replace(site, access=Access()), [])

@@ -6,16 +6,16 @@ import base64
 import hashlib
 import json
 import re
-import sqlite3
-from contextlib import closing
+from dataclasses import replace
 from html import escape
 
 import pytest
 import sqlalchemy as sql
 from html_pages import Html
-from invented_results import NASTY, PLAN, app_of, ask, write_results
+from invented_results import NASTY, PLAN, app_of, ask, changed_results, write_results
 
 from pipelines.exporter.database import WatchedResults
+from pipelines.results.ordinals import one_mean
 from pipelines.results.reader import ResultsReader
 from pipelines.web import charts, metric, overview, rendering, views
 from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
@@ -26,8 +26,7 @@ from pipelines.web.views import MetricView, OverviewView, PageView, PlanView
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory):
-    reader = ResultsReader(write_results(tmp_path_factory.mktemp("results")), plans=[PLAN])
-    return ResultsSnapshot(reader, reader.revision())
+    return snapshot_of(write_results(tmp_path_factory.mktemp("results")))
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +37,11 @@ def file(snapshot):
 @pytest.fixture(scope="module")
 def file_html(file):
     return Html(file)
+
+
+def snapshot_of(url: str) -> ResultsSnapshot:
+    reader = ResultsReader(url, plans=[PLAN])
+    return ResultsSnapshot(reader, reader.revision())
 
 
 def page(snapshot, which, *, public=False, name=None) -> str:
@@ -111,11 +115,9 @@ def test_what_is_withheld_is_named_with_its_reason(snapshot, file_html):
 
 
 def test_a_biased_estimate_says_so_and_has_no_interval_even_if_one_is_stored(tmp_path):
-    url = write_results(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-        connection.execute("UPDATE stored_estimates SET method = 'biased' WHERE metric = 'theme'")
-    reader = ResultsReader(url, plans=[PLAN])
-    biased = ResultsSnapshot(reader, reader.revision())
+    of_theme = "method = 'biased' WHERE metric = 'theme'"
+    url = changed_results(tmp_path, f"UPDATE stored_estimates SET {of_theme}")
+    biased = snapshot_of(url)
     assert "light60 %biased, no interval" in Html(page(biased, OVERVIEW)).text
     shown = Html(page(biased, METRIC, name="theme")).text
     assert "60 % biased, no interval" in shown
@@ -129,16 +131,14 @@ def test_a_biased_estimate_says_so_and_has_no_interval_even_if_one_is_stored(tmp
 
 
 def test_the_newest_complete_window_stands_for_a_metric_with_what_is_so_far_beside_it(tmp_path):
-    url = write_results(tmp_path)
     last = "window_start = (SELECT max(window_start) FROM stored_windows WHERE metric = 'theme')"
-    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-        for table in ("stored_windows", "stored_estimates"):
-            connection.execute(f"UPDATE {table} SET complete = 0 WHERE metric = 'theme' AND {last}")
-        connection.execute(
-            f"UPDATE stored_estimates SET value = 0.99 WHERE item = 'light' AND {last}"
-        )
-    reader = ResultsReader(url, plans=[PLAN])
-    snapshot = ResultsSnapshot(reader, reader.revision())
+    url = changed_results(
+        tmp_path,
+        f"UPDATE stored_windows SET complete = 0 WHERE metric = 'theme' AND {last}",
+        f"UPDATE stored_estimates SET complete = 0 WHERE metric = 'theme' AND {last}",
+        f"UPDATE stored_estimates SET value = 0.99 WHERE item = 'light' AND {last}",
+    )
+    snapshot = snapshot_of(url)
     overview = Html(page(snapshot, OVERVIEW)).text
     assert "light60 %56 % to 64 %" in overview
     assert "So far, from 16 Jan 2025 (900 reports): light 99 % (" in overview
@@ -185,16 +185,21 @@ def test_a_mean_between_two_bounds_is_one_figure_and_bins_have_no_curve(snapshot
     (key,) = (each for each in snapshot.newest if each.metric == "visits")
     rows = snapshot.history(key, [("mean", "")], snapshot.windows(key))["mean", "", ""].values()
     assert [(row.value, row.low, row.high) for row in rows] == [(2.5, 2.26, 2.74)] * 2
+    known = {"item": "at least", "reach": ((3.0, 1.0),), "forged_down": 0.1, "forged_up": 0.3}
+    least = replace(next(iter(rows)), **known)
+    most = replace(least, item="at most", reach=((2.0, 4.0),), forged_down=0.3, forged_up=0.1)
+    (one,) = one_mean([least, most])
+    assert (one.reach, one.forged_down, one.forged_up) == (((3.0, 4.0),), 0.2, 0.2)
 
 
 def test_strings_without_candidates_say_how_to_give_them(tmp_path):
-    url = write_results(tmp_path)
-    all_of_it = "value = 1, low = 1, high = 1, standard_error = 0 WHERE metric = 'page'"
-    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-        connection.execute("DELETE FROM stored_estimates WHERE item != '' AND metric = 'page'")
-        connection.execute(f"UPDATE stored_estimates SET {all_of_it}")
-    reader = ResultsReader(url, plans=[PLAN])
-    bare = ResultsSnapshot(reader, reader.revision())
+    url = changed_results(
+        tmp_path,
+        "DELETE FROM stored_estimates WHERE item != '' AND metric = 'page'",
+        "UPDATE stored_estimates SET value = 1, low = 1, high = 1, standard_error = 0 "
+        "WHERE metric = 'page'",
+    )
+    bare = snapshot_of(url)
     for shown in (page(bare, OVERVIEW), page(bare, METRIC, name="page")):
         assert "No candidates are known, the strings to look for." in Html(shown).text
         assert "unexplained" not in Html(shown).text

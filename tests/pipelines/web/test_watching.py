@@ -121,8 +121,7 @@ def test_a_note_is_left_although_the_disk_takes_no_other_file(job, monkeypatch):
         patch.setattr("pipelines.storage.files.replace", full)
         LastRun.leave_failure(job / "state", Problem.DISK)
     note = LastRun.of(job / "state")
-    assert note.problem == Problem.DISK
-    assert note.failed is not None
+    assert (note.problem, note.failed is None) == (Problem.DISK, False)
 
 
 def test_results_that_are_old_are_said_to_be(job, capsys):

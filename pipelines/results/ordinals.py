@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, TypeVar
 
-from pipelines.results.records import EstimateRecord, MetricKey
+from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, RangeEstimate
 from sotto.disclosure import facts
-from sotto.plan.compiled import CompiledMetric
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
+_Row = TypeVar("_Row", bound=EstimateRecord | RangeEstimate | RangeComparison)
 #: Items of the two estimates between which a mean lies where reports do not tell values apart.
 BOUNDS = ("at least", "at most")
 #: Kinds of figures that are made of published ones, and the kinds of these.
@@ -47,9 +49,18 @@ def beyond(item: str) -> str:
     return "at least one" if least == 1 else f"at least {least}"
 
 
+def metrics_of(plans: Iterable[CompiledPlan]) -> dict[MetricKey, CompiledMetric]:
+    """Return the metrics of plans by their names in results."""
+    return {
+        MetricKey(plan.collector, plan.plan, plan.version, metric.name): metric
+        for plan in plans
+        for metric in plan.metrics
+    }
+
+
 def readable(
-    rows: Iterable[EstimateRecord], metric_of: Callable[[MetricKey], CompiledMetric | None]
-) -> list[EstimateRecord]:
+    rows: Iterable[_Row], metric_of: Callable[[MetricKey], CompiledMetric | None]
+) -> list[_Row]:
     """Return estimates with two bounds of a mean as one figure, and with the shares asked for.
 
     Ages are in steps of the age, not in ranks.
@@ -84,39 +95,55 @@ def steps_reached(
     ]
 
 
-def _moved(row: EstimateRecord, offset: float, sign: int = 1) -> EstimateRecord:
+def of_range(rows: Iterable[_Row], plans: Iterable[CompiledPlan]) -> list[_Row]:
+    """Return the same of a range, or of two compared, without mean ranks beside what is asked."""
+    found = readable(rows, metrics_of(plans).get)
+    is_asked = any(row.kind in ASKED for row in found)
+    return [row for row in found if not (is_asked and row.unit == "rank")]
+
+
+def _moved(row: _Row, offset: float, sign: int = 1) -> _Row:
     """Return the estimate of a number that exceeds this one, or its negative, by ``offset``."""
-    value, shown, low, high = (
-        None if each is None else offset + sign * each
-        for each in (row.value, row.shown, row.low, row.high)
-    )
+    moved = dict.fromkeys(("value", "shown", "against", "low", "high"), offset)
+    if isinstance(row, RangeComparison):
+        moved |= dict.fromkeys(("difference", "low", "high"), 0.0)
+    found: dict[str, Any] = {
+        name: None if (each := getattr(row, name)) is None else by + sign * each
+        for name, by in moved.items()
+        if hasattr(row, name)
+    }
     if sign < 0:
-        low, high = high, low
-        reach = row.reach and tuple((down, up) for up, down in row.reach)
-        row = replace(row, forged_down=row.forged_up, forged_up=row.forged_down, reach=reach)
-    return replace(row, value=value, shown=shown, low=low, high=high)
+        found["low"], found["high"] = found["high"], found["low"]
+    if sign < 0 and isinstance(row, EstimateRecord):
+        found["reach"] = row.reach and tuple((down, up) for up, down in row.reach)
+        found["forged_down"], found["forged_up"] = row.forged_up, row.forged_down
+    return replace(row, **found)
 
 
-def one_mean(rows: Iterable[EstimateRecord]) -> list[EstimateRecord]:
-    """Return estimates in which two bounds of a mean are one figure, as pages show it.
+def one_mean(rows: Iterable[_Row]) -> list[_Row]:
+    """Return estimates in which two bounds of a mean are one figure, as people read it.
 
     Reports that do not tell some values apart leave a mean between two bounds. The figure is their
     middle; its interval begins at the lower end of one and ends at the upper end of the other.
+    Differences of bounds are no bounds of a difference, and stay two.
     """
-    found: list[EstimateRecord] = []
+    found: list[_Row] = []
     for row in rows:
-        if (row.kind, row.item) == ("mean", BOUNDS[1]) and found[-1:]:
-            least = found.pop()
-            row = replace(
-                row,
-                item="",
-                value=_middle(least.value, row.value),
-                shown=_middle(least.shown, row.shown),
-                low=least.low,
-            )
+        is_bound = (row.kind, row.item) == ("mean", BOUNDS[1])
+        if is_bound and found and not isinstance(row, RangeComparison):
+            row = _middle(found.pop(), row)
         found.append(row)
     return found
 
 
-def _middle(least: float | None, most: float | None) -> float | None:
-    return None if least is None or most is None else (least + most) / 2
+def _middle(least: _Row, most: _Row) -> _Row:
+    changed: dict[str, Any] = {"item": "", "low": least.low}
+    for name in ("value", "shown", "forged_down", "forged_up"):
+        if hasattr(most, name):
+            low, high = getattr(least, name), getattr(most, name)
+            changed[name] = None if None in (low, high) else (low + high) / 2
+    if isinstance(least, EstimateRecord) and isinstance(most, EstimateRecord):
+        # One forged report widens the interval below by what it does to one, above to the other.
+        known = zip(least.reach or (), most.reach or (), strict=False)
+        changed["reach"] = tuple((up, down) for (up, _), (_, down) in known) or None
+    return replace(most, **changed)
