@@ -312,11 +312,12 @@ ARGUMENTS = {
     "a switch in text": refused(Settings, disabled="false"),
     "a level in capitals": refused(Settings, log="DEBUG"),
     "a time limit below zero": refused(Settings, close_timeout=-1),
+    "a close in milliseconds": refused(Settings, close_timeout=1000),
     "a quota in bytes": refused(Settings, quota=1 << 20),
     "a quota too small": refused(Quota, bytes=1000),
     "a quota in text": refused(Quota, bytes="10MB"),
     "an age in text": refused(Quota, age="30d"),
-    "an age in milliseconds": refused(Quota, age=365 * 86_400_000),
+    "an age in milliseconds": refused(Quota, age=86_400_000),
     "settings in a dict": opened(settings={}),
     "an option misspelt": lambda: Client.open(
         COMPILED,
