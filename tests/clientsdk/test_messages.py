@@ -49,6 +49,7 @@ from clientsdk.otel import SottoMeterProvider
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from mechanisms.audit.claims import LIBRARY
+from sotto.log.writer import LogWriter
 from sotto.plan.compile import parse_plan
 from sotto.wire.format import Row, encode_message
 
@@ -292,6 +293,9 @@ ARGUMENTS = {
     "a time limit in milliseconds": refused(HttpPublisher, "https://a.example", timeout=10_000),
     "no certificates": refused(HttpPublisher, "https://a.example", context=False),
     "a log without a folder": refused(EmbeddedLogPublisher, None),
+    "a log's URL for its folder": refused(EmbeddedLogPublisher, "file:log"),
+    "a log's folder at home": refused(EmbeddedLogPublisher, Path("~", "log")),
+    "a log that is a file": refused(LogWriter, __file__, "a"),
     "fsync as a switch": refused(EmbeddedLogPublisher, "log", fsync=True),
     "a topic without an epoch": refused(KafkaPublisher, "localhost:9092", "reports"),
     "a time limit too short": refused(KafkaPublisher, "a:9092", "reports-e1-p8", timeout=0.1),
@@ -417,6 +421,7 @@ COMMANDS = {
         "replay --plan plan.yaml --input . --out o --time-column t --device-column d"
     ),
     "a folder that is no log": commanded("aggregate --plan plan.yaml --log . --state state"),
+    "a log's URL for a folder": commanded("collect --plan plan.yaml --log file:log"),
     "an output in no folder": commanded("plan compile plan.yaml -o nowhere/plan.json"),
     "an output that is a folder": commanded("plan generate plan.yaml -o ."),
     "a hold in milliseconds": commanded("collect --plan plan.yaml --log log --hold 1000"),

@@ -184,8 +184,7 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     """The newer of two that are due at once is sent alone; until it is taken, it is on its way."""
 
     def shown():
-        line = str(client.ledger()).splitlines()[-1]
-        return line.partition("epsilon ")[2].partition(";")[0]
+        return str(client.ledger()).splitlines()[-1].partition("epsilon ")[2].partition(";")[0]
 
     client = device(tmp_path)
     client.record("colour", "a")
