@@ -572,7 +572,8 @@ def _publish_errors_only(call: Callable[..., object], *arguments: object) -> Non
     except PublishError:
         raise
     except Exception as error:
-        raise PublishError(f"the publisher raised {type(error).__name__}") from None
+        asked = ": does it take publish(shard, message)?" if isinstance(error, TypeError) else ""
+        raise PublishError(f"the publisher raised {type(error).__name__}{asked}") from None
 
 
 def bare(error: SottoError) -> SottoError:

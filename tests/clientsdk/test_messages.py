@@ -47,6 +47,7 @@ from clientsdk import (
 from clientsdk.openfeature import SottoFeatureProvider
 from clientsdk.otel import SottoMeterProvider
 from clientsdk.publishers.http import HttpPublisher
+from clientsdk.sending.sender import _publish_errors_only
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from mechanisms.audit.claims import LIBRARY
 from sotto.log.writer import LogWriter
@@ -107,7 +108,7 @@ def closed() -> Client:
     return made
 
 
-def refused(kind: type, *values: object, **named: object) -> Callable[[], object]:
+def refused(kind: Callable[..., object], *values: object, **named: object) -> Callable[[], object]:
     return lambda: kind(*values, **named)
 
 
@@ -278,6 +279,7 @@ ARGUMENTS = {
     "a publisher's class": opened(publisher=HttpPublisher),
     "a function for a publisher": opened(publisher=print),
     "a folder for a publisher": opened(publisher=Path("log")),
+    "a publisher of one argument": refused(_publish_errors_only, lambda message: None, 3, b"m"),
     "a host for a publisher": opened(publisher="telemetry.example"),
     "a log of another host": opened(publisher="file://elsewhere/log"),
     "a URL of a log without a folder": opened(publisher="file:"),
