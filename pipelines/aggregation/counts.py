@@ -94,8 +94,7 @@ def unpack_changes(data: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
         levels, length, cell = _MATRIX.unpack_from(data, start)
         end = start + _MATRIX.size + _I64.itemsize * levels * length
         fingerprint, metric, first = _CHANGE.unpack_from(data, at)
-        key = WindowKey(fingerprint, metric, first, cell)
-        yield key, unpack_matrix(data[start:end])
+        yield WindowKey(fingerprint, metric, first, cell), unpack_matrix(data[start:end])
         at = end
 
 

@@ -121,8 +121,7 @@ class WatchedEngine:
 
     def _values(self, path: str, names: Sequence[str], key: str = "value") -> dict[str, float]:
         """Return metrics by name; none at all where Flink lacks one of them, or just began."""
-        asked = ",".join(map(quote, names))
-        return _values(self._manager.ask(f"{path}?get={asked}"), key)
+        return _values(self._manager.ask(f"{path}?get={','.join(map(quote, names))}"), key)
 
 
 def _values(found: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:

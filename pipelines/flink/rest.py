@@ -105,7 +105,6 @@ def _job(said: dict[str, Any]) -> JobStatus:
 
 def _first_error(error: urllib.error.HTTPError) -> str:
     try:
-        lines = str(json.loads(error.read())["errors"][0]).splitlines()
-        return lines[0]
+        return str(json.loads(error.read())["errors"][0]).splitlines()[0]
     except (ValueError, KeyError, IndexError):
         return str(error.reason)

@@ -328,8 +328,7 @@ class ResultsReader:
         def starts(row: sql.Row[Any]) -> list[int]:
             return sorted({row.last} - {row.done, row.shown} if so_far else {row.shown} - {None})
 
-        rows = self._of_newest(starts, query)
-        return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
+        return list(_records(EstimateRecord, VIEW_ESTIMATES, self._of_newest(starts, query)))
 
     def _of_newest(
         self,

@@ -143,8 +143,7 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
 
 def spent_lines(plan: CompiledPlan) -> list[str]:
     """Return what reports, periods and a lifetime cost, and that against the ceilings."""
-    lasts = spending.lifetime_of(plan)
-    periods, lifetimes, rows = lasts.periods or 0, 0, []
+    periods, lifetimes, rows = spending.lifetime_of(plan).periods or 0, 0, []
     for metric in plan.metrics:
         lifetime = metric.permanent or periods // metric.panel * metric.cost
         costs = (metric.cost // metric.limit, metric.cost, lifetime)

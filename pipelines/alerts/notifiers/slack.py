@@ -28,5 +28,4 @@ class Slack(HttpNotifier):
 
     def send(self, alert: Alert, now: datetime) -> None:
         text = "\n".join(alert.paragraph()).translate(_MARKUP)
-        body = json.dumps({"text": text}).encode()
-        self._post(self._url, body, {})
+        self._post(self._url, json.dumps({"text": text}).encode(), {})

@@ -26,8 +26,7 @@ class Api:
 
     def __init__(self, file: Path, *, public: bool = False) -> None:
         self.app = FastAPI()
-        reader = ResultsReader(f"sqlite:///{file}")
-        self.app.include_router(create_router(reader, public=public))
+        self.app.include_router(create_router(ResultsReader(f"sqlite:///{file}"), public=public))
 
     def get(self, path: str, **more: Mapping[str, object]) -> Answer:
         return get(self.app, f"/api/v1/{path}", more.pop("query", None), **more)
