@@ -426,6 +426,7 @@ COMMANDS = {
     "a log's URL for a folder": commanded("collect --plan plan.yaml --log file:log"),
     "an output in no folder": commanded("plan compile plan.yaml -o nowhere/plan.json"),
     "an output that is a folder": commanded("plan generate plan.yaml -o ."),
+    "a module in place of a plan": commanded("plan generate plan.yaml -o plan.json"),
     "a hold in milliseconds": commanded("collect --plan plan.yaml --log log --hold 1000"),
     "a log for a state": commanded("aggregate --plan plan.yaml --log log --state ./log"),
     "looking all the time": commanded("aggregate --plan plan.yaml --log l --state s --every 0s"),
