@@ -44,6 +44,12 @@ def warnings(plan: CompiledPlan, levels: spending.Levels, now: int) -> list[str]
         for value in values
         if value != normalize("NFC", value.strip())
     ]
+    found += [
+        f"metric {each.name!r}: level {level} is never sent: give level {level + 1} a later 'after'"
+        for each in plan.metrics
+        for level in range(1, each.sent)
+        if each.ladder[level].after == each.ladder[level - 1].after
+    ]
     return [*found, *filter(None, [plan.ending(now)])]
 
 

@@ -418,6 +418,10 @@ COMMANDS = {
     "a value with a blank at its end": commanded(
         "plan check plan.yaml --strict", PLAN.replace("[dark]", "['dark ']")
     ),
+    "two levels at one time": commanded(
+        "plan check plan.yaml --strict",
+        PLAN.replace("28d, ladder: *l", "28d, ladder: [{epsilon: 0.5}, {epsilon: 1}]"),
+    ),
     "a folder for a plan": commanded("plan check ."),
     "a folder for a table": commanded(
         "replay --plan plan.yaml --input . --out o --time-column t --device-column d"
