@@ -344,13 +344,13 @@ def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
     """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
     least, least_in_life = made_once(plan, _least_costs)
     if least > ceilings.period or least_in_life > ceilings.lifetime:
+        from sotto.columns import epsilon
+
         diagnostics.warn(
             "ceilings",
-            "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
-            "ceilings are %s a period and %s a lifetime, which only renew_consent can raise",
-            str(least),
-            str(ceilings.period),
-            str(ceilings.lifetime),
+            "nothing can be recorded: one value costs epsilon %s or more, and the pinned ceilings "
+            "are %s a period and %s a lifetime, which only renew_consent can raise",
+            *map(epsilon, (least, ceilings.period, ceilings.lifetime)),
         )
 
 

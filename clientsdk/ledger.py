@@ -325,7 +325,7 @@ def _chain_in_words(chain: PendingChain) -> str:
 def _state(chain: PendingChain, level: int) -> str:
     """Return what became of a level; a device does not keep which went before the newest."""
     if level >= chain.charged:
-        return "still to come"
+        return "not sent yet"
     if level < chain.charged - 1:
         return "sent or passed over"
     return "sent" if chain.delivered == chain.charged else "on its way"

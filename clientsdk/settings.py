@@ -67,8 +67,8 @@ _SWITCH = {
 #: A time of so much is one of this century in milliseconds: in seconds it is the year 33,658.
 _MILLISECONDS = 1e12
 _FINER = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-#: The longest age, in seconds.
-_LONGEST = 36525 * 86_400
+#: The longest age and the longest time of a flush or close, in seconds: more are milliseconds.
+_LONGEST_AGE, _LONGEST = 731 * 86_400, 600
 _DECIMALS = 6
 #: Variables of continuous integration: the names that ``ci-info`` takes for any service, then those
 #: of its services, but for two of hosts that set them for running servers too (RENDER, VERCEL).
@@ -104,10 +104,10 @@ class Quota:
 
     ``bytes``, at least 131,072, are those of the state file, or of memory in its stead. Values
     beyond them are refused as ``store_full`` and nothing is charged for them; what was accepted is
-    never dropped. A report that has been due for longer than ``age``, seconds or a timedelta, and
-    was not delivered is erased with the levels that would follow. In any case nothing is kept
-    beyond the time at which the aggregator would refuse it as late. The epsilon of an erased report
-    stays reserved, and spent if it was charged for.
+    never dropped. A report that has been due for longer than ``age``, seconds or a timedelta of at
+    most two years, and was not delivered is erased with the levels that would follow. In any case
+    nothing is kept beyond the time at which the aggregator would refuse it as late. The epsilon of
+    an erased report stays reserved, and spent if it was charged for.
 
     >>> from datetime import timedelta
     >>> Quota(age=timedelta(days=30)).age_ms
@@ -123,7 +123,7 @@ class Quota:
         if not self.bytes >= SMALLEST_QUOTA:
             raise ParameterError(f"quota: bytes {self.bytes} must be at least {SMALLEST_QUOTA}")
         if self.age is not None:
-            seconds_of("quota: age", self.age, 0.001, _LONGEST)
+            seconds_of("quota: age", self.age, 0.001, _LONGEST_AGE)
 
     @property
     def age_ms(self) -> int | None:
@@ -147,7 +147,7 @@ class Settings:
     background : bool
         Whether a background thread sends reports when they are due.
     quota : Quota
-    flush_timeout, close_timeout : float or timedelta, at least 0
+    flush_timeout, close_timeout : float or timedelta, in [0, 600]
         Seconds, for calls that are given none; a flush with None takes as long as its publisher.
     log : {"debug", "info", "warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
@@ -185,8 +185,8 @@ class Settings:
                 "ceiling_period must be at most ceiling_lifetime; got more: raise or lower one"
             )
         if self.flush_timeout is not None:
-            seconds_of("flush_timeout", self.flush_timeout)
-        seconds_of("close_timeout", self.close_timeout)
+            seconds_of("flush_timeout", self.flush_timeout, 0, _LONGEST)
+        seconds_of("close_timeout", self.close_timeout, 0, _LONGEST)
         if self.log is not None and self.log not in [*diagnostics.LEVELS]:
             near = did_you_mean(self.log, diagnostics.LEVELS)
             known = ", ".join(diagnostics.LEVELS)
@@ -401,7 +401,7 @@ OTHERS = (
 _WISH = r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
 _EPSILON = "an epsilon in [0.001, 100000], at most 6 decimals, a period's at most the lifetime's"
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
-_TIME = "a number of seconds, at least 0"
+_TIME = "a number of seconds in [0, 600]"
 #: By name; ``docs/guides/sdk.md`` has the same table.
 VARIABLES: Mapping[str, Variable] = {
     "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
@@ -411,7 +411,7 @@ VARIABLES: Mapping[str, Variable] = {
     "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _epsilon, _EPSILON, True),
     "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),
     "SOTTO_QUOTA_BYTES": Variable("quota.bytes", int, "a whole number, at least 131072"),
-    "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, such as 30d or 12h"),
+    "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, at most 731d, such as 30d"),
     "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", float, _TIME),
     "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, _TIME),
     "SOTTO_LOG": Variable("log", str, "debug, info, warning, error or off"),

@@ -73,7 +73,7 @@ def certify(ladder: tuple[int, ...], ratios: Sequence[Fraction]) -> Amounts:
         below = certified[number - 2] if number > 1 else 0
         if not below < have <= want:
             raise UnrelatedLevelsError(
-                f"level {number}: certified at {have} micro-epsilon, which does not lie in "
-                f"({below}, {want}]; 64-bit thresholds cannot honour this ladder"
+                f"level {number}: certified at epsilon {have / MICRO}, which does not lie in "
+                f"({below / MICRO}, {want / MICRO}]; 64-bit thresholds cannot honour this ladder"
             )
     return Amounts(ladder, certified)

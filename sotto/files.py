@@ -42,7 +42,7 @@ _LACKING = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
 def path_of(url: str) -> str:
     """Return the path of a ``file:`` URL, such as ``file:build/log`` or ``file:///var/log/sotto``.
 
-    Raises ParameterError for a path on another host, for none, or for a URL or ~ in place of one.
+    Raises ParameterError for a path on another host, and as :func:`log_folder`.
     """
     from urllib.request import url2pathname
 
@@ -52,9 +52,14 @@ def path_of(url: str) -> str:
         if host not in ("", "localhost"):
             raise ParameterError("a file: URL must name this machine's folder, as file:///log does")
         path = slash + path
-    if not path or "://" in path or path.startswith("~"):
-        raise ParameterError("a file: URL must name a folder without ~, as file:build/log does")
-    return url2pathname(path)
+    return log_folder(url2pathname(path))
+
+
+def log_folder(path: str) -> str:
+    """Return the path of a log; ParameterError for none, or for a URL or ~ in place of one."""
+    if not path or "://" in path or path.startswith(("~", "file:")):
+        raise ParameterError("a log's folder must be a path without ~ and file:, such as build/log")
+    return path
 
 
 def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sotto.errors import BrokerError, ParameterError
 from sotto.exit_status import ExitStatus
+from sotto.files import log_folder
 from sotto.plan.durations import parse_duration, parse_time
 from sotto.plan.files import plans_of
 from sotto.wire.reasons import Reason
@@ -93,7 +94,7 @@ def _renamed(text: str) -> tuple[str, str]:
 #: Types of options: of ``--until 2013-06-01``, in milliseconds since the epoch; of ``--ladder
 #: 0.5,1,2``; of ``--experiment 10%:11%``; of finite numbers; of ``--every 10s``, in milliseconds;
 #: of ``--confidence 0.95``; of ``--hold 0.01``; of shares such as 0.01 or 1%; of ``--map`` and
-#: ``--segment``, a metric or segment and its column.
+#: ``--segment``, a metric or segment and its column; of ``--log build/log``.
 moment = typed(parse_time, "a time such as 2013-06-01T12:00Z")
 numbers = typed(lambda text: list(map(float, text.split(","))), "numbers with commas between them")
 compared = typed(_compared, "two numbers, such as 10%:11% or 410:400")
@@ -103,6 +104,7 @@ probability = typed(_within(float, lambda number: 0 < number < 1), "a number bet
 few_seconds = typed(_within(float, lambda number: 0 < number <= 10), "seconds, at most 10")
 share = typed(_within(_part, lambda number: 0 <= number <= 1), "a share, such as 1% or 0.01")
 renamed = typed(_renamed, "NAME=COLUMN")
+folder = typed(lambda text: Path(log_folder(text)), "a path without ~ and file:, such as build/log")
 
 
 def several(most: int) -> Callable[[str], tuple[int, ...]]:
@@ -134,7 +136,7 @@ def reason(text: str) -> Reason:
 _TYPES: dict[str, Callable[[str], object]] = {
     "DURATION": duration,
     "TIME": moment,
-    "DIR": Path,
+    "DIR": folder,
     "FILE": Path,
     "SHARE": share,
     "N": whole(1),

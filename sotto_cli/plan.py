@@ -168,6 +168,8 @@ def _generate(args: argparse.Namespace) -> int:
     """Write a Python module for apps: the compiled plan, and its metrics, typed."""
     from sotto.plan.generate import module_text
 
+    if str(args.output).endswith(".json"):
+        raise PlanError(f"{args.output} must be a Python module's file, such as metrics.py")
     return _write_part(args, lambda plan: module_text(plan, args.sdk).encode("utf-8"))
 
 

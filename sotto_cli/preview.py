@@ -25,8 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from clientsdk.preview import preview_file
     from sotto.clocks import now_ms
 
-    ledger = read_file(args.device)
-    print(ledger.in_words())
+    print(read_file(args.device).in_words())
     print()
     print(preview_file(args.device, now_ms()).in_words())
     return 0

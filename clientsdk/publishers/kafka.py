@@ -232,8 +232,7 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
 
 
 def _end_in_thread(connection: Connection) -> None:
-    thread = threading.Thread(target=connection.end, name="sotto-kafka-discard", daemon=True)
-    thread.start()
+    threading.Thread(target=connection.end, name="sotto-kafka-discard", daemon=True).start()
 
 
 def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> tuple[KafkaError, Connection] | None:

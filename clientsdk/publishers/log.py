@@ -14,7 +14,7 @@ from clientsdk.lifecycle import Unshared
 from clientsdk.publishers import pseudonym_in
 from clientsdk.settings import checked_clock
 from sotto.errors import ParameterError, PublishError, wrong_type
-from sotto.files import path_of
+from sotto.files import log_folder, path_of
 from sotto.log.writer import LogWriter
 
 #: How many partitions are open at one time, and how many closed ones are remembered.
@@ -48,7 +48,7 @@ class EmbeddedLogPublisher(Unshared):
             raise wrong_type("directory", "the path of a log", directory)
         if fsync not in ("batch", "always", "never"):
             raise ParameterError("fsync must be 'batch', 'always' or 'never'")
-        self._directory = directory
+        self._directory = log_folder(os.fspath(directory))
         self._fsync = fsync
         self._clock = checked_clock(clock)
         self._process = os.getpid()

@@ -17,7 +17,7 @@ from mechanisms.chains.symbols import StepChain, SymbolDraw, noise_step
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import exp_micro
+from mechanisms.exact import MICRO, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 
@@ -204,7 +204,9 @@ def finite_chain(
     for number, micro in enumerate(ladder, start=1):
         ratio = chain.ratio(number - 1)
         if not ratio <= exp_micro(micro)[0]:
-            raise UnrelatedLevelsError(f"level {number}: its channel exceeds {micro} micro-epsilon")
+            raise UnrelatedLevelsError(
+                f"level {number}: its channel exceeds epsilon {micro / MICRO}"
+            )
         if number > 1 and not chain.ratio(number - 2) < ratio:
             raise UnrelatedLevelsError(f"level {number - 1} is not below level {number}")
     return chain

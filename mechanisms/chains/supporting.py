@@ -17,7 +17,7 @@ from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, NDArray, np
 from mechanisms.chains.chain import Chain, Prior, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import exp_micro
+from mechanisms.exact import MICRO, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
@@ -202,7 +202,7 @@ def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tup
     above = Fraction(threshold, GRAINS)
     if not share < above < 1:
         raise ParameterError(
-            f"level {number}: 64-bit thresholds cannot honour {ladder[-1]} micro-epsilon"
+            f"level {number}: 64-bit thresholds cannot honour epsilon {ladder[-1] / MICRO}"
         )
     keeps: list[int] = []
     for micro in reversed(ladder[:-1]):

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from mechanisms.arrays import Ints, Words, np
 from mechanisms.errors import ParameterError
-from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
@@ -108,7 +108,7 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     draw = FiniteDraw(tuple(weights[tuple(row)] for row in fine))
     for column in zip(*draw.weights, strict=True):
         if max(column) << 128 > bound * min(column):
-            raise ParameterError(f"thresholds of 64 bits cannot honour {micro} micro-epsilon")
+            raise ParameterError(f"thresholds of 64 bits cannot honour epsilon {micro / MICRO}")
     return draw
 
 

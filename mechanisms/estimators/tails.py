@@ -89,9 +89,7 @@ def multinomial_tail(evidence: float, outcomes: int) -> float:
     -21.36
     """
     free = outcomes - 1
-    if evidence <= free:
-        return 0.0
-    return free * (1 + math.log(evidence / free)) - evidence
+    return 0.0 if evidence <= free else free * (1 + math.log(evidence / free)) - evidence
 
 
 def first_below(bound: Callable[[float], float], start: float, end: float, level: float) -> float:

@@ -31,8 +31,7 @@ class Grains(NamedTuple):
 def check_points(points: int) -> None:
     """Refuse a number of inputs that is not one more than a power of two."""
     if points not in POINTS:
-        allowed = ", ".join(map(str, POINTS))
-        raise ParameterError(f"points must be one of {allowed}, not {points}")
+        raise ParameterError(f"points must be one of {', '.join(map(str, POINTS))}, not {points}")
 
 
 def least_variance_design(

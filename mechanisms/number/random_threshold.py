@@ -78,8 +78,7 @@ class RandomThreshold(AnswerMechanism):
 
 def _uniform_and_atom(shift: float) -> tuple[float, float]:
     """Return mean and E|X − X′|/2 − Var(X) of numbers with the distribution function x + shift."""
-    size = abs(shift)
-    length = 1 - size
+    length = 1 - abs(shift)
     mean, square = length**2 / 2, length**3 / 3
     apart = length**2 / 2 - length**3 / 3
     return (mean if shift >= 0 else 1 - mean), apart - (square - mean**2)

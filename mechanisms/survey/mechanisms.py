@@ -301,13 +301,13 @@ class Christofides(SurveyMechanism):
         cost = loss_micro(design.channel.ratio())
         if not cost <= micros[-1]:
             raise ParameterError(
-                f"cards {self.cards} cost {cost} micro-epsilon, more than the last level, "
-                f"{micros[-1]}"
+                f"cards {self.cards} cost epsilon {cost / MICRO}, more than the last level, "
+                f"{micros[-1] / MICRO}"
             )
         if len(micros) > 1 and not micros[-2] < cost:
             raise UnrelatedLevelsError(
-                f"level {len(micros) - 1}: cards {self.cards} cost {cost} micro-epsilon, which "
-                f"must be more than {micros[-2]}"
+                f"level {len(micros) - 1}: cards {self.cards} cost epsilon {cost / MICRO}, which "
+                f"must be more than {micros[-2] / MICRO}"
             )
         return design
 

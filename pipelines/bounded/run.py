@@ -33,6 +33,7 @@ from pipelines.storage.directory import LastRun, NoManifestError, Problem, State
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
+from sotto.columns import time_text
 from sotto.errors import AggregationError, BrokerError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
@@ -68,6 +69,7 @@ class RunResult:
     #: Records whose append time was ahead of this machine's clock, by partition; rejected.
     future: Mapping[str, int] = field(default_factory=dict)
     unit: str = "bytes"  #: ``bytes`` of a log or ``messages`` of topics
+    as_of: int | None = None  #: what was appended later, ms, was left out
     #: Why results could not be published, if so: all is committed, and the next run tries again.
     unpublished: str = ""
 
@@ -102,6 +104,10 @@ class RunResult:
         nothing = {"bytes": f"nothing {new}", "reports": "nothing that these plans cure"}
         if not self.runs:
             said = nothing.get(self.unit, "nothing new")
+            if self.as_of is not None:
+                said = (
+                    f"nothing new up to {time_text(self.as_of)}: --as-of leaves out what is later"
+                )
         elif self.unit == "reports":
             said = f"{size} requeued, {self.seconds:.1f} s"
         if self.rejects and not tally.counted:
@@ -199,7 +205,7 @@ def aggregate(
         trusted = trusted_until(max(clock(), as_of or 0), driver.registry)
         span = since, as_of
         result = _aggregate(driver, source, span, trusted, now, max_reports, progress, stop)
-        return replace(result, seconds=seconds(), unit=source.unit)
+        return replace(result, seconds=seconds(), unit=source.unit, as_of=as_of)
 
 
 @contextmanager

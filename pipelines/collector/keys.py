@@ -127,8 +127,7 @@ def _load(path: Path) -> _KeysFile:
 
 
 def _by_digest(path: Path) -> dict[str, str]:
-    apps = _load(path).apps
-    return {digest: app for app, digests in apps.items() for digest in digests}
+    return {digest: app for app, digests in _load(path).apps.items() for digest in digests}
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -62,12 +62,15 @@ def backup(
 
     ``progress``: in bytes. ``wait``: seconds to wait for a run that holds the directory.
 
-    Raises AggregationError if there is such a file, no such state, or a file of it is missing.
+    Raises AggregationError if there is such a file, or it would be in the state's directory, no
+    such state, or a file of it is missing.
     """
     directory, target = StateDirectory(state_dir), Path(out)
     if target.exists():
         raise AggregationError(f"{target} exists already")
     directory.manifest()  # Refuses what no run has made.
+    if target.resolve().is_relative_to(directory.path.resolve()):
+        raise AggregationError(f"{target} must be outside {state_dir}, which it is a copy of")
     partial = target.with_name(f"{target.name}.partial")
     links = directory.path / BACKUP_LINKS
     with ExitStack() as stack:

@@ -122,8 +122,7 @@ class ReadOnlyDatabase:
             return UnreadableError(failed)
         try:
             with self._connection() as connection:
-                there = sql.inspect(connection).get_table_names()
-                if META.name not in there:
+                if META.name not in sql.inspect(connection).get_table_names():
                     return NoResultsError("the database has no results")
                 if is_older(connection):
                     return ResultsError(OLDER)

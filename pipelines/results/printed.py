@@ -15,7 +15,7 @@ from mechanisms.items import OF_EXPERIMENTS
 from pipelines.results.documents import WINDOW_KEY
 from pipelines.results.fields import fields_of, milliseconds, moment
 from pipelines.results.ordinals import beyond
-from pipelines.results.range_windows import names_of
+from pipelines.results.range_windows import day, names_of
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
@@ -72,7 +72,8 @@ class EstimateChoice:
     def read(self, reader: ResultsReader) -> tuple[list[Row], dict[Window, list[str]]]:
         """Return the rows, in the database's order, and what alarms say of their windows.
 
-        Raises ParameterError if there are results, but none of the collector, metric or segment.
+        Raises ParameterError if there are results, but none of the collector, metric, window or
+        segment.
         """
         since = None if self.window is None else moment(self.window)
         until = since and since + timedelta(milliseconds=1)
@@ -82,6 +83,11 @@ class EstimateChoice:
             known = reader.metrics()
             _check_known("--collector", self.collector, {each.collector for each in known})
             _check_known("--metric", self.metric, {each.metric for each in known})
+            if self.window is not None and known:
+                first = day(min(each.first_window for each in known))
+                newest = day(max(each.newest_window for each in known))
+                there = f"the first begins at {first}, the newest at {newest}"
+                raise ParameterError(f"--window: none contains {time_text(self.window)}; {there}")
         rows = [row for row in found if _chosen(str(row["segment"]), self.by, self.segment)]
         if found and not rows and (self.by or self.segment):
             raise ParameterError(_no_such_segment(found, self.by, self.segment))

@@ -44,6 +44,12 @@ def warnings(plan: CompiledPlan, levels: spending.Levels, now: int) -> list[str]
         for value in values
         if value != normalize("NFC", value.strip())
     ]
+    found += [
+        f"metric {each.name!r}: level {level} is never sent: give level {level + 1} a later 'after'"
+        for each in plan.metrics
+        for level in range(1, each.sent)
+        if each.ladder[level].after == each.ladder[level - 1].after
+    ]
     return [*found, *filter(None, [plan.ending(now)])]
 
 
@@ -143,8 +149,7 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
 
 def spent_lines(plan: CompiledPlan) -> list[str]:
     """Return what reports, periods and a lifetime cost, and that against the ceilings."""
-    lasts = spending.lifetime_of(plan)
-    periods, lifetimes, rows = lasts.periods or 0, 0, []
+    periods, lifetimes, rows = spending.lifetime_of(plan).periods or 0, 0, []
     for metric in plan.metrics:
         lifetime = metric.permanent or periods // metric.panel * metric.cost
         costs = (metric.cost // metric.limit, metric.cost, lifetime)

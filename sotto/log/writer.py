@@ -115,8 +115,9 @@ class LogWriter:
             if made:
                 self._remove()
             if isinstance(error, OSError):
-                why = f"partition {partition!r} cannot be opened: {error.strerror}"
-                raise PublishError(why) from error
+                a_file = self.path.parent.is_file()
+                why = "a log must be a folder; got a file" if a_file else error.strerror
+                raise PublishError(f"partition {partition!r} cannot be opened: {why}") from error
             raise
 
     @property
@@ -127,8 +128,7 @@ class LogWriter:
     @property
     def usable(self) -> bool:
         """Whether it takes records; else the partition must be opened again."""
-        mine = self._segment >= 0 and self._process == os.getpid()
-        return mine and self._fault is None
+        return self._segment >= 0 and self._process == os.getpid() and self._fault is None
 
     def append(self, body: bytes, append_time: int | None = None) -> int:
         """Write one record of 1 to ``MAX_BODY`` bytes and return its position.

@@ -421,8 +421,7 @@ def _outside_problems(metric: CompiledMetric, domain: tuple[str, ...]) -> list[s
 
 
 def _range_problems(metric: CompiledMetric) -> list[str]:
-    clipped = metric.type in _CLIPPED and metric.domain is None
-    if not clipped:
+    if metric.type not in _CLIPPED or metric.domain is not None:
         problems = []
         if metric.range is not None:
             problems.append(f": {_named(metric.type)} has no range")

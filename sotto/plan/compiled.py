@@ -243,8 +243,7 @@ class CompiledPlan:
             return named[name]
         except (KeyError, TypeError):
             if not isinstance(name, str):
-                said = f"a name must be a str; got {type_of(name)}"
-                raise ValueTypeError(said) from None
+                raise ValueTypeError(f"a name must be a str; got {type_of(name)}") from None
             has = ", ".join(named) or "none"
             raise UnknownMetricError(
                 f"plan {self.plan!r} has no measure that {method}() feeds by that name; it has "
@@ -361,8 +360,7 @@ def read_without_mechanisms(data: bytes, name: str = "the plan") -> CompiledPlan
 
 
 def _segment(document: object) -> tuple[str, tuple[str, ...]]:
-    fields = Fields(document, "segments")
-    name = fields.take("name", str)
+    name = Fields(document, "segments").take("name", str)
     return name, Fields(document, f"segment {name!r}").items("values", (str,)) or ()
 
 

@@ -148,8 +148,7 @@ def label(pairs: Iterable[tuple[str, str]]) -> str:
 
 def cell_label(attributes: tuple[Attribute, ...], cell: int) -> str:
     """Return the name of a cell; empty where there are no attributes."""
-    names = (each.name for each in attributes)
-    return label(zip(names, values_of(attributes, cell), strict=True))
+    return label(zip((each.name for each in attributes), values_of(attributes, cell), strict=True))
 
 
 def given_segments(

@@ -235,8 +235,7 @@ class _Messages:
 
     def _find_plans(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.int64]:
         tables = self.tables
-        first = fingerprints[:, 0]
-        plan = np.searchsorted(tables.keys, first)
+        plan = np.searchsorted(tables.keys, fingerprints[:, 0])
         plan[plan == len(tables.keys)] = 0
         same = (tables.fingerprints[plan] == fingerprints).all(axis=1)
         found: NDArray[np.int64] = np.where(same, plan, -1)

@@ -47,8 +47,10 @@ from clientsdk import (
 from clientsdk.openfeature import SottoFeatureProvider
 from clientsdk.otel import SottoMeterProvider
 from clientsdk.publishers.http import HttpPublisher
+from clientsdk.sending.sender import _publish_errors_only
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from mechanisms.audit.claims import LIBRARY
+from sotto.log.writer import LogWriter
 from sotto.plan.compile import parse_plan
 from sotto.wire.format import Row, encode_message
 
@@ -106,7 +108,7 @@ def closed() -> Client:
     return made
 
 
-def refused(kind: type, *values: object, **named: object) -> Callable[[], object]:
+def refused(kind: Callable[..., object], *values: object, **named: object) -> Callable[[], object]:
     return lambda: kind(*values, **named)
 
 
@@ -277,6 +279,7 @@ ARGUMENTS = {
     "a publisher's class": opened(publisher=HttpPublisher),
     "a function for a publisher": opened(publisher=print),
     "a folder for a publisher": opened(publisher=Path("log")),
+    "a publisher of one argument": refused(_publish_errors_only, lambda message: None, 3, b"m"),
     "a host for a publisher": opened(publisher="telemetry.example"),
     "a log of another host": opened(publisher="file://elsewhere/log"),
     "a URL of a log without a folder": opened(publisher="file:"),
@@ -292,6 +295,9 @@ ARGUMENTS = {
     "a time limit in milliseconds": refused(HttpPublisher, "https://a.example", timeout=10_000),
     "no certificates": refused(HttpPublisher, "https://a.example", context=False),
     "a log without a folder": refused(EmbeddedLogPublisher, None),
+    "a log's URL for its folder": refused(EmbeddedLogPublisher, "file:log"),
+    "a log's folder at home": refused(EmbeddedLogPublisher, Path("~", "log")),
+    "a log that is a file": refused(LogWriter, __file__, "a"),
     "fsync as a switch": refused(EmbeddedLogPublisher, "log", fsync=True),
     "a topic without an epoch": refused(KafkaPublisher, "localhost:9092", "reports"),
     "a time limit too short": refused(KafkaPublisher, "a:9092", "reports-e1-p8", timeout=0.1),
@@ -312,11 +318,12 @@ ARGUMENTS = {
     "a switch in text": refused(Settings, disabled="false"),
     "a level in capitals": refused(Settings, log="DEBUG"),
     "a time limit below zero": refused(Settings, close_timeout=-1),
+    "a close in milliseconds": refused(Settings, close_timeout=1000),
     "a quota in bytes": refused(Settings, quota=1 << 20),
     "a quota too small": refused(Quota, bytes=1000),
     "a quota in text": refused(Quota, bytes="10MB"),
     "an age in text": refused(Quota, age="30d"),
-    "an age in milliseconds": refused(Quota, age=365 * 86_400_000),
+    "an age in milliseconds": refused(Quota, age=86_400_000),
     "settings in a dict": opened(settings={}),
     "an option misspelt": lambda: Client.open(
         COMPILED,
@@ -411,13 +418,19 @@ COMMANDS = {
     "a value with a blank at its end": commanded(
         "plan check plan.yaml --strict", PLAN.replace("[dark]", "['dark ']")
     ),
+    "two levels at one time": commanded(
+        "plan check plan.yaml --strict",
+        PLAN.replace("28d, ladder: *l", "28d, ladder: [{epsilon: 0.5}, {epsilon: 1}]"),
+    ),
     "a folder for a plan": commanded("plan check ."),
     "a folder for a table": commanded(
         "replay --plan plan.yaml --input . --out o --time-column t --device-column d"
     ),
     "a folder that is no log": commanded("aggregate --plan plan.yaml --log . --state state"),
+    "a log's URL for a folder": commanded("collect --plan plan.yaml --log file:log"),
     "an output in no folder": commanded("plan compile plan.yaml -o nowhere/plan.json"),
     "an output that is a folder": commanded("plan generate plan.yaml -o ."),
+    "a module in place of a plan": commanded("plan generate plan.yaml -o plan.json"),
     "a hold in milliseconds": commanded("collect --plan plan.yaml --log log --hold 1000"),
     "a log for a state": commanded("aggregate --plan plan.yaml --log log --state ./log"),
     "looking all the time": commanded("aggregate --plan plan.yaml --log l --state s --every 0s"),

@@ -172,9 +172,9 @@ def test_the_ledger_in_words_level_by_level(tmp_path):
         "Still to be sent:",
     ]
     assert sorted(line.partition("; next at ")[0] for line in lines[6:]) == [
-        "  trial/colour, recorded about 2025-07-31 00:00: epsilon 0.5 (sent), 1 (still to come), "
-        "2 (still to come)",
-        "  trial/model, recorded about 2025-07-31 00:00: epsilon 0.5 (sent), 1 (still to come)",
+        "  trial/colour, recorded about 2025-07-31 00:00: epsilon 0.5 (sent), 1 (not sent yet), "
+        "2 (not sent yet)",
+        "  trial/model, recorded about 2025-07-31 00:00: epsilon 0.5 (sent), 1 (not sent yet)",
     ]
     client.withdraw_consent()
     assert str(client.ledger()).startswith("You have withdrawn your consent")
@@ -184,8 +184,7 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     """The newer of two that are due at once is sent alone; until it is taken, it is on its way."""
 
     def shown():
-        line = str(client.ledger()).splitlines()[-1]
-        return line.partition("epsilon ")[2].partition(";")[0]
+        return str(client.ledger()).splitlines()[-1].partition("epsilon ")[2].partition(";")[0]
 
     client = device(tmp_path)
     client.record("colour", "a")
@@ -193,9 +192,9 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client.publisher, "publish", Failing(PublishError("no")).publish)
         assert client.flush().error is not None
-        assert shown() == "0.5 (sent or passed over), 1 (on its way), 2 (still to come)"
+        assert shown() == "0.5 (sent or passed over), 1 (on its way), 2 (not sent yet)"
     assert client.flush().sent == 1
-    assert shown() == "0.5 (sent or passed over), 1 (sent), 2 (still to come)"
+    assert shown() == "0.5 (sent or passed over), 1 (sent), 2 (not sent yet)"
     assert reported(client).only().level == 2
 
 
@@ -243,7 +242,7 @@ def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, mon
     monkeypatch.setattr("sotto.clocks.now_ms", lambda: START + 3 * HOUR)
     assert main(["preview", str(tmp_path / "device.db")]) == 0
     told = capsys.readouterr().out
-    assert "epsilon 0.5 (sent), 1 (still to come), 2 (still to come); next at" in told
+    assert "epsilon 0.5 (sent), 1 (not sent yet), 2 (not sent yet); next at" in told
     assert "To be sent, times in UTC: randomized answers. Noise hides the true values" in told
     assert "trial/colour (Its colour) of about 2025-07-31 00:00, release 2 of 3" in told
     assert main(["preview", str(tmp_path / "none.db")]) == 2

@@ -307,8 +307,7 @@ def test_what_a_person_agrees_to_in_a_client_holds_for_it_as_far_as_its_settings
 
 
 def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monkeypatch, tmp_path):
-    path = tmp_path / "device.db"
-    strict, _ = strict_and_other(monkeypatch, path, "ceilings", FakeClock(START))
+    strict, _ = strict_and_other(monkeypatch, tmp_path / "device.db", "ceilings", FakeClock(START))
 
     def fail(store, connection):
         raise StoreError("no")

@@ -259,8 +259,7 @@ def test_a_packed_app_reports_what_the_tree_does(packer, unpacked, of_the_tree, 
 
 @pytest.mark.real_randomness
 def test_an_error_names_the_package_that_the_app_ships(installed, tmp_path):
-    signed = plan(authentication="required").to_json()
-    (tmp_path / "plan.json").write_bytes(signed)
+    (tmp_path / "plan.json").write_bytes(plan(authentication="required").to_json())
     code = "try:\n" + "".join(f"    {line}\n" for line in THREE_LINES.splitlines())
     code += "except ModuleNotFoundError as error:\n    print(error)"
     told = run(installed, "-I", "-c", code, cwd=tmp_path)
@@ -269,8 +268,7 @@ def test_an_error_names_the_package_that_the_app_ships(installed, tmp_path):
 
 @pytest.mark.real_randomness
 def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path):
-    app = (HERE / "typed_consumer.py").read_text()
-    (tmp_path / "typed_consumer.py").write_text(renamed(app))
+    (tmp_path / "typed_consumer.py").write_text(renamed((HERE / "typed_consumer.py").read_text()))
     (tmp_path / "generated.py").write_text(module_text(small_plan(), "sottovoce"))
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = True\ncache_dir = cache\n")
     options = ("--config-file", "mypy.ini", "--python-executable", installed)

@@ -79,6 +79,9 @@ def test_a_run_says_what_it_came_to(folder, tmp_path, capsys):
     assert main(given) == 0
     assert capsys.readouterr().out == "generation 1: nothing new in the log\n"
     assert error == ""
+    assert main([*given, "--state", str(tmp_path / "new"), "--as-of", "1999-01-01"]) == 0
+    nothing = "nothing new up to 1999-01-01: --as-of leaves out what is later"
+    assert capsys.readouterr().out == f"generation 0: {nothing}\n"
 
 
 def test_estimates_are_printed_for_people(folder, capsys):
@@ -110,8 +113,8 @@ def test_windows_are_found_by_time(folder, capsys):
     common = ["estimates", "--state", str(folder / "state"), "--window"]
     assert main([*common, "2023-09-06T23:59Z"]) == 0
     assert "colour" in capsys.readouterr().out
-    assert main([*common, "2023-09-07"]) == 0
-    assert capsys.readouterr().out == "no estimates\n"
+    assert main([*common, "2023-09-07"]) == 2
+    assert "contains 2023-09-07; the first begins at 2023-08-31, the" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

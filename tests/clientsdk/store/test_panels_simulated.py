@@ -70,8 +70,7 @@ def lived(number: int) -> Life:
             outcomes[client.record("late", answers[period])] += 1
             clock.advance(hours=4)
             assert client.flush().error is None
-    sent = reports(publisher.messages)
-    last = [report for report in sent if report.level == 1]
+    last = [report for report in reports(publisher.messages) if report.level == 1]
     period = {report: (report.event - START) // WEEK for report in last}
     turns = {period[report]: report.pseudonym for report in last}
     says = {period[report]: report.payload == b"\1" for report in last}
@@ -164,8 +163,7 @@ def test_coverage_and_errors_are_those_of_the_design(panel: int) -> None:
         scale = math.sqrt(len(says) / row.reports)
         errors.append((estimate.value - truth) * scale)
         of_all.append((estimate.value - float(true.mean())) * scale)
-    total = panel * cycles
-    check_at_least(covered, total, 0.94, label=f"coverage, panel {panel}")
+    check_at_least(covered, panel * cycles, 0.94, label=f"coverage, panel {panel}")
     check_variance(errors, row.error**2, label=f"error, panel {panel}")
     check_variance(of_all, row.of_all**2, label=f"error of all, panel {panel}")
     if panel > 1:

@@ -100,8 +100,7 @@ def test_a_difference_is_of_the_last_level_alone() -> None:
     ]
     assert [row["value"] for row in rows[:2]] == [0.5, 0.5]
     assert [row["n"] for row in rows] == [2500, 2500, 4100, 4100]
-    metric = PLAN.metric("dark")
-    scores = metric.mechanism.scores(1)
+    scores = PLAN.metric("dark").mechanism.scores(1)
     assert scores is not None
     first, arm = (
         Scored("share", "true", scores.values, window.counts[1])

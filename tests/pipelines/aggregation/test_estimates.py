@@ -57,8 +57,7 @@ def counts_of(metric: CompiledMetric, devices: int) -> NDArray[np.int64]:
         symbols = np.array(symbols)
     payloads = mechanism.randomize(symbols, *ids, source)
     level = np.minimum(np.arange(devices) // 2 % 3, 1)
-    chosen = payloads[np.arange(devices), level]
-    return mechanism.accumulate(chosen, *ids, level, 2)
+    return mechanism.accumulate(payloads[np.arange(devices), level], *ids, level, 2)
 
 
 @pytest.mark.parametrize("name", KINDS)

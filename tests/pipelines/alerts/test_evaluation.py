@@ -176,8 +176,7 @@ def test_of_two_answers_one_is_watched_unless_both_are_named(results):
 def test_the_smoothed_series_is_cut_at_a_shift(results):
     results.write({"red": [(0.2, NOISE)] * 20 + [(0.5, NOISE)] * 10})
     (judged,) = judge(read_series(results.reader(), RED), RED)
-    line = smoothed(judged)
-    np.testing.assert_allclose(line.values, [0.2] * 20 + [0.5] * 10)
+    np.testing.assert_allclose(smoothed(judged).values, [0.2] * 20 + [0.5] * 10)
 
 
 def test_a_metric_without_results_or_with_an_unknown_plan_is_an_error(results):

@@ -89,7 +89,6 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
     windows = projected(state)["windows"]
     assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
     directory = StateDirectory(state)
-    registry = Registry(given)
-    found = projection(directory, directory.manifest(), registry, {}, 1)
+    found = projection(directory, directory.manifest(), Registry(given), {}, 1)
     rows = [told.window for told in found.documents if isinstance(told, WindowDocument)]
     assert sorted((row["version"], row["n"]) for row in rows) == [(1, 8), (2, 0)]

@@ -313,8 +313,7 @@ def test_the_framework_reports_no_request(monkeypatch, caplog) -> None:
             await ask(app, "POST", REPORTS, join_messages([message()]))
         # A provider that is asked would be seen.
         assert Provider.asked == 0
-        other = FastAPI()
-        await ask(other, "GET", "/")
+        await ask(FastAPI(), "GET", "/")
         assert Provider.asked > 0
 
     run(check)

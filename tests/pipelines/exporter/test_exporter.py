@@ -123,8 +123,7 @@ def test_the_number_of_series_is_bounded_and_every_metric_has_its_share(job, mos
 
 def test_labels_come_from_plans_alone(job):
     text = exposition(job.state, job.log)
-    directory = StateDirectory(job.state)
-    manifest = directory.manifest()
+    manifest = StateDirectory(job.state).manifest()
     for secret in (manifest.key.hex(), manifest.state, *manifest.positions):
         assert secret not in text
     assert not re.search(r"[0-9a-f]{32}", text)

@@ -192,6 +192,8 @@ def test_nothing_is_overwritten(world, tmp_path):
         restore(world.file, world.half)
     with pytest.raises(AggregationError, match="holds no run"):
         backup(tmp_path, tmp_path / "none.tar")
+    with pytest.raises(AggregationError, match="must be outside"):
+        backup(world.half, world.half / "plans" / "state.tar")
 
 
 def test_results_that_are_ahead_are_made_again_once_that_is_said(world, tmp_path, capsys):

@@ -45,8 +45,7 @@ def run_jobs(monkeypatch, *ids: str) -> None:
 
 
 def swept(folder: Path, *more: str) -> int:
-    given = ["--checkpoints", str(folder), "--flink", "http://flink:8081", *more]
-    return main(["retain", *given])
+    return main(["retain", "--checkpoints", str(folder), "--flink", "http://flink:8081", *more])
 
 
 def left(folder: Path) -> set[str]:

@@ -44,8 +44,7 @@ def documents(capsys, folder, *options):
 
 
 def test_every_entry_is_shown_with_its_reason(capsys, folder):
-    directory = StateDirectory(folder / "state")
-    manifest = directory.manifest()
+    manifest = StateDirectory(folder / "state").manifest()
     counted: Counter[str] = Counter()
     for each in documents(capsys, folder):
         counted[each["reason"]] += each["reports"]

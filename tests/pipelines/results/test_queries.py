@@ -73,8 +73,7 @@ def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     options = {"timeout": 900, "startup_timeout": 900}
-    place = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, resources=place, **options).execute()
+    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}, **options).execute()
     shown = [set(output.data) for cell in cells for output in cell.outputs if "data" in output]
     assert sum("image/png" in kinds for kinds in shown) == 2
     assert sum("text/html" in kinds for kinds in shown) == 4

@@ -131,8 +131,7 @@ def test_what_is_withheld_without_a_union_is_in_no_range() -> None:
 def test_a_window_without_segments_is_left_out_of_ranges_by_segment() -> None:
     of = made(**SYSTEMS)
     shown = {"os=linux": None, "os=mac": None}
-    hidden = dict.fromkeys(shown, FEW)
-    rows = windows(of, shown, hidden, {}, shown)
+    rows = windows(of, shown, dict.fromkeys(shown, FEW), {}, shown)
     found = runs(WindowRange("colour", by="os"), rows, of)["os=linux"]
     assert [each.window_start for each in found.windows] == [week(0), week(3)]
     assert found.left_out == 2

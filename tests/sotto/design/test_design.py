@@ -156,7 +156,7 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
         ("--type numbr --epsilon 1", "did you mean 'number'?"),
         ("--type boolean", "give the epsilons"),
         ("--type boolean --ladder 1,2 --epsilon 1.5", "below the last level"),
-        ("--type boolean --epsilon 99", "must lie in"),
+        ("--type boolean --epsilon 99", "must be in"),
         ("--type boolean --epsilon 1 --width 1e-12", "reports would reach"),
         ("--type boolean --epsilon 1 --width 0", "must be a number above 0"),
         ("--type number --epsilon 1 --floor 0.1", "no detection floor"),
