@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.records import MetricKey, Window
-from pipelines.results.retention import Arrived
+from pipelines.results.retention import Arrived, arrived_of
 from sotto.columns import time_text
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -142,7 +142,7 @@ class _Metric:
     def __init__(self, key: MetricKey, windows: Sequence[Window], plan: CompiledPlan) -> None:
         self.key, self.plan = key, plan
         self.every = [each for each in windows if not each.segment]
-        self.arrived = {(each.window_start, each.segment): each.reports for each in windows}
+        self.arrived = arrived_of(windows)
         usable = (each for each in self.every if each.complete and each.withheld is None)
         self.usable = {each.window_start: each for each in usable}
         #: By names of attributes and start of a window, its segments.
@@ -187,8 +187,7 @@ class _Metric:
         starts = self.segments[names_of(segment)] if segment else self.usable
         windows = [window for start, window in self.usable.items() if start in starts]
         left_out = len(self.every) - len(windows)
-        named = self.key, self.plan, segment
-        return WindowRun(*named, windows, left_out, pieces, self.arrived)
+        return WindowRun(self.key, self.plan, segment, windows, left_out, pieces, self.arrived)
 
     def _common(self, names: _Values) -> Iterator[tuple[str, Pieces]]:
         """Yield the segments of the coarsest partition in which nothing is withheld."""

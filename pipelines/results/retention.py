@@ -15,9 +15,9 @@ from pipelines.results.ordinals import metrics_of
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: Reports of a window or of a segment of it, by its start and the segment; estimates of which a
-#: level is withheld are made of fewer.
-Arrived: TypeAlias = Mapping[tuple[datetime, str], int]
+#: Reports of windows and their segments, by metric, start and segment; estimates of which a level
+#: is withheld are made of fewer.
+Arrived: TypeAlias = Mapping[tuple[MetricKey, datetime, str], int]
 
 
 def retention_of(
@@ -25,19 +25,17 @@ def retention_of(
 ) -> Iterator[RetentionRate]:
     """Yield the retention of all metrics with ages, window by window.
 
-    ``windows``: those of the rows. Reports of a level that is withheld are taken to be like others.
+    ``windows``: those of the rows. Reports of a level that is withheld are taken to be like others,
+    of which those that are seen were drawn at random; the interval covers that.
     """
-    metrics = metrics_of(plans)
-    arrived: dict[MetricKey, dict[tuple[datetime, str], int]] = defaultdict(dict)
-    for each in windows:
-        arrived[each.key][each.window_start, each.segment] = each.reports
+    metrics, arrived = metrics_of(plans), arrived_of(windows)
     found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
     for row in rows:
         if row.key in metrics:
             found.setdefault((row.key, row.segment), []).append(row)
     for (key, segment), of_segment in sorted(found.items()):
         for age, (now,), (then,) in _cohorts(metrics[key], of_segment):
-            both = _of_arrived([now, then], arrived[key])
+            both = _of_arrived(now, arrived), _of_arrived(then, arrived)
             rate = retention(both[:1], both[1:], metrics[key].panel)
             low, high, error = ends_of(rate)
             yield RetentionRate(
@@ -60,7 +58,7 @@ def pooled_retention(
 
     ``rows``: estimates of windows, or of segments that have no reports in common. Devices count
     that were new in one of the windows, where the one that is so much later is there as well.
-    Reports of a level that is withheld are taken to be like others.
+    Reports of a level that is withheld are taken to be like others, as there.
     """
     pairs = metric.mechanism.pairs()
     sides: dict[int, tuple[list[EstimateRecord], list[EstimateRecord]]] = {}
@@ -71,15 +69,16 @@ def pooled_retention(
     for age, (now, then) in sides.items():
         # A window can be on both sides, and then its reports are.
         new = {(row.window_start, row.segment): estimate_of(row).value for row in then}
-        shared = sum(
-            covariance_of_numbers(estimate_of(row).value + new[at], row.reports_by_level, pairs)
-            * (arrived.get(at, row.reports) / row.reports) ** 2
-            for row in now
-            if (at := (row.window_start, row.segment)) in new
-        )
-        estimates = _of_arrived(now, arrived), _of_arrived(then, arrived)
+        shared = 0.0
+        for row in now:
+            if (at := (row.window_start, row.segment)) in new:
+                share, more = estimate_of(row).value, _of_arrived(row, arrived).n / row.reports
+                noise = covariance_of_numbers(share + new[at], row.reports_by_level, pairs)
+                chance = max(share * new[at], 0.0) * row.reports * max(more - 1, 0.0)
+                shared += noise * more**2 - chance * more
+        estimates = [[_of_arrived(row, arrived) for row in side] for side in (now, then)]
         windows = len({row.window_start for row in (*now, *then)})
-        yield age, retention(*estimates, metric.panel, shared), windows
+        yield age, retention(estimates[0], estimates[1], metric.panel, shared), windows
 
 
 def _cohorts(
@@ -105,12 +104,21 @@ def _cohorts(
                 yield age, now, then
 
 
-def _of_arrived(rows: Iterable[EstimateRecord], arrived: Arrived) -> list[Estimate]:
-    """Return the estimates of rows as those of all reports that have arrived."""
-    return [
-        replace(estimate_of(row), n=arrived.get((row.window_start, row.segment), row.reports))
-        for row in rows
-    ]
+def arrived_of(windows: Iterable[Window]) -> Arrived:
+    """Return the numbers of reports of windows and segments."""
+    return {(each.key, each.window_start, each.segment): each.reports for each in windows}
+
+
+def _of_arrived(row: EstimateRecord, arrived: Arrived) -> Estimate:
+    """Return the estimate of a row as that of all reports that have arrived.
+
+    Reports that are not in it are taken to be so by chance, which its error covers.
+    """
+    found = estimate_of(row)
+    n = arrived.get((row.key, row.window_start, row.segment), row.reports)
+    share = min(max(found.value, 0.0), 1.0)
+    left_out = share * (1 - share) * max(1 / row.reports - 1 / max(n, 1), 0.0)
+    return replace(found, n=n, standard_error=math.hypot(found.standard_error, left_out**0.5))
 
 
 def estimate_of(row: EstimateRecord) -> Estimate:
