@@ -226,6 +226,7 @@ class Decisions:
         reserved = max(held, terms.cost)
         if kept and not self._affordable(reserved - held, reserved - held):
             # A later value that displaces nothing, or costs nothing more, is affordable.
+            self.spent.pop(terms.tally, None)
             return self._over_budget(terms, reserved - held) if seen == 1 else Outcome.OVER_BUDGET
         return ReservoirEntry(seen, kept, held, reserved)
 

@@ -87,6 +87,22 @@ def test_that_a_lifetime_has_no_more_for_a_metric_is_said_once(caplog, ceilings,
     ]
 
 
+def test_a_lifetime_that_was_raised_is_not_said_to_be_used_up(path, caplog):
+    """It had nothing left for a version of the plan, for which the period has not enough now."""
+    other = metric("other", ladder=[(2_000_000, 0)])
+    versions = (
+        plan(metric("colour", "reservoir", ladder=[(epsilon, 604_800_000)]), other, version=version)
+        for version, epsilon in enumerate((1_000_000, 3_000_000), start=1)
+    )
+    options = {"seed": 1, "clock": FakeClock(START), "state": path, "ceilings": (4, 90)}
+    cheap, dear = (SeededClient(version, **options) for version in versions)
+    dear._recorder.decisions.spent["trial/colour"] = True
+    assert {cheap.record("colour", "a"), cheap.record("other", "a")} == {Outcome.ACCEPTED}
+    with caplog.at_level(logging.INFO, logger="clientsdk"):
+        assert Outcome.OVER_BUDGET in [dear.record("colour", "a") for _ in range(30)]
+    assert caplog.records == []
+
+
 def test_a_remembered_refusal_says_nothing_more(caplog):
     client = SeededClient(PLAN, seed=1, clock=FakeClock(START))
     client.record("colour", "a")

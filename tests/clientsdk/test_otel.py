@@ -241,8 +241,7 @@ def test_an_app_reports_by_configuration_alone(tmp_path):
 def test_an_environment_that_describes_no_client_stops_no_app(monkeypatch, plan, caplog):
     for name, value in zip(module.PLACES, (plan, "device.db", "file:log"), strict=True):
         monkeypatch.setenv(name, value)
-    provider = SottoMeterProvider()
-    provider.get_meter("app").create_histogram("app.latency").record(1)
+    SottoMeterProvider().get_meter("app").create_histogram("app.latency").record(1)
     said = "needs SOTTO_PLAN in the environment" if not plan else "'nowhere.json' cannot be read"
     assert said in caplog.text
     monkeypatch.setenv("SOTTO_ON_ERROR", "raise")

@@ -643,8 +643,7 @@ class TestCommand:
             for line in capsys.readouterr().out.splitlines():
                 name, *cells = line.split()
                 rows[name] = cells
-            heads = rows["recorded"]
-            told = dict(zip(heads, rows["colour"], strict=True))
+            told = dict(zip(rows["recorded"], rows["colour"], strict=True))
             if accepted:
                 assert told == {"accepted": "120"}
             else:

@@ -199,8 +199,7 @@ def right_guesses(fleet: list[Life]) -> tuple[int, int]:
 
 def steps(life: Life) -> list[tuple[int, int]]:
     """The places of a device's turns in one cycle and the next."""
-    places = [period % N for period in sorted(life.turns)]
-    return list(itertools.pairwise(places))
+    return list(itertools.pairwise([period % N for period in sorted(life.turns)]))
 
 
 def right_joins(fleet: list[Life]) -> int:

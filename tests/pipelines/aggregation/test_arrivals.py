@@ -79,8 +79,7 @@ def test_made_up_periods_are_dropped_before_rows_are_sorted(monkeypatch):
         return by_place(everything, registry, parts)
 
     monkeypatch.setattr(decode, "_by_place", counted)
-    events = (np.arange(20_000) - 10_000) * PERIOD
-    found = arrivals(block(message(0, events)), REGISTRY, 0)
+    found = arrivals(block(message(0, (np.arange(20_000) - 10_000) * PERIOD)), REGISTRY, 0)
     assert found.reports == 20_000
     # The current period and the one before are within the plan's horizon.
     assert sum(sorted_rows) == sum(map(len, found.rows)) <= 3

@@ -320,8 +320,7 @@ def test_the_command_prints_arms_and_differences(
 def test_the_interface_answers_experiments(database: str) -> None:
     app = FastAPI()
     app.include_router(create_router(ResultsReader(database, plans=[PLAN])))
-    query = {"metric": "dark", "version": 1}
-    (effect,) = get(app, "/api/v1/effects", query).json()["effects"]
+    (effect,) = get(app, "/api/v1/effects", {"metric": "dark", "version": 1}).json()["effects"]
     assert (effect["arm"], effect["item"], effect["windows"]) == ("treatment", "true", 1)
     assert effect["start"] == "1970-01-01T00:00:00.000Z"
     assert get(app, "/api/v1/effects", {"plan": "another"}).json()["effects"] == []

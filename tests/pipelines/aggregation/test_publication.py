@@ -361,8 +361,7 @@ def test_the_attack_recovers_the_report_from_all_digits():
     counts = counts_by_level(PLAIN, "dark", [120, 1], 5)
     pairs = [metric.mechanism.exact(level)[0] for level in range(2)]
     p, q = [each.p for each in pairs], [each.q for each in pairs]
-    mechanism = metric.mechanism
-    items = [*mechanism.estimate(counts, metric.context())]
+    items = [*metric.mechanism.estimate(counts, metric.context())]
     (found,) = exactly({"value": items[1].estimate.value}, p, q)
     assert found == counts[1, 1]
     row = rows_of(PLAIN, "dark", counts)[1]

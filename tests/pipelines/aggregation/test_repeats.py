@@ -88,8 +88,7 @@ def test_no_category_of_a_hadamard_block_shares_more_noise_than_is_stated():
     fields = category("model", 16, 2, 4, mechanism="hadamard")
     fields["mechanism"]["blocks"] = 4
     ladder = [{"epsilon": 2_000_000, "after": 0}, {"epsilon": 4_000_000, "after": 0}]
-    repeat = {"kind": "constant", "limit": 1}
-    changes = {"ladder": ladder, "repeat": repeat, "window": 2 * PERIOD}
+    changes = {"ladder": ladder, "repeat": {"kind": "constant", "limit": 1}, "window": 2 * PERIOD}
     made = plan(1, 10, {**fields, **changes})
     metric = made.metrics[0]
     chain = metric.mechanism.chain

@@ -36,14 +36,12 @@ class World:
             assert first is not None
             assert second is not None
             self.intent: Intent = second
-            written = self.run_job(manifest, first)
-            self.manifest = advance(manifest, first, written, registry())
+            self.manifest = advance(manifest, first, self.run_job(manifest, first), registry())
             self.directory.files.sync(self.manifest)
             self.directory.write_manifest(self.manifest, lambda step: None)
 
     def job(self, manifest: Manifest, intent: Intent) -> Job:
-        files = self.directory.files
-        return Job.of(source_of(self.log), files, registry(), manifest, intent)
+        return Job.of(source_of(self.log), self.directory.files, registry(), manifest, intent)
 
     def run_job(self, manifest: Manifest, intent: Intent) -> JobOutput:
         made = self.job(manifest, intent)

@@ -217,8 +217,7 @@ def test_times_are_aware_and_within_what_there_is() -> None:
 
 
 def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path: Path) -> None:
-    url = write_results(tmp_path)
-    reader = ResultsReader(url)
+    reader = ResultsReader(write_results(tmp_path))
     found = [(each.metric, each.window_start, each.withheld) for each in reader.newest_windows()]
     windows = reader.windows(Chosen(segment=""))
     speeds = [each for each in windows if each.metric == "speed"]
@@ -227,8 +226,7 @@ def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path
     wanted = [last["page"], *speeds, last["theme"], last["visits"]]
     assert found == [(each.metric, each.window_start, each.withheld) for each in wanted]
     assert reader.reports() == sum(each.reports for each in windows)
-    kinds = ("share", "mean", "missing", "string")
-    rows = reader.newest_estimates(kinds, 2)
+    rows = reader.newest_estimates(("share", "mean", "missing", "string"), 2)
     # The larger two shares; means and strings of windows that are shown, not the uncertain one.
     assert [(each.metric, each.kind, each.position) for each in rows] == [
         ("page", "string", 1),

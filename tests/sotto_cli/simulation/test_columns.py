@@ -40,8 +40,7 @@ def read(tmp_path, plan):
             pq.write_table(pa.table(content), path)
         elif content is not None:
             path.write_bytes(content)
-        columns = Columns.of_plan(plan, "who", "when", time_unit=unit)
-        return read_recordings(path, plan, columns)
+        return read_recordings(path, plan, Columns.of_plan(plan, "who", "when", time_unit=unit))
 
     return read
 
