@@ -110,17 +110,12 @@ class SottoFeatureProvider(AbstractProvider):
         value but 0 is true. The attributes are not looked at.
         """
         client = self._client
-        known = [
-            (name, metric.type)
-            for metric in client.plan.metrics
-            for name in _recorded_as(metric)
-            if name == tracking_event_name
-        ]
-        if not known:
+        name, metrics = tracking_event_name, client.plan.metrics
+        types = {metric.type for metric in metrics if name in _recorded_as(metric)}
+        if not types:
             return
-        name, _ = known[0]
         value: Any = None if tracking_event_details is None else tracking_event_details.value
-        if value is not None and all(type in ("boolean", "survey") for _, type in known):
+        if value is not None and types <= {"boolean", "survey"}:
             value = bool(value)
         try:
             client.record(name, value)
