@@ -100,7 +100,7 @@ compared = typed(_compared, "two numbers, such as 10%:11% or 410:400")
 above_zero = typed(_within(float, lambda number: 0 < number < inf), "a number above 0")
 interval = typed(_within(parse_duration, lambda ms: ms > 0), "a duration above 0, such as 10s")
 probability = typed(_within(float, lambda number: 0 < number < 1), "a number between 0 and 1")
-few_seconds = typed(_within(float, lambda number: 0 < number <= 10), "seconds, at most 10")
+few_seconds = typed(_within(float, lambda number: 0 < number <= 10), "seconds above 0, at most 10")
 share = typed(_within(_part, lambda number: 0 <= number <= 1), "a share, such as 1% or 0.01")
 renamed = typed(_renamed, "NAME=COLUMN")
 
