@@ -109,6 +109,8 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
     if args.log is not None and args.log.resolve() == args.state.resolve():
         raise ParameterError("--state must be another folder than --log, which is read alone")
+    if (args.state / "job.json").exists():
+        raise ParameterError(f"{args.state} is of a streaming job: --state must be another folder")
     if args.since is not None and args.since >= (args.as_of or now_ms()):
         options.warn("--since is after now, or --as-of: nothing that is there is taken")
     plans, candidates = plans_of(args.plan)

@@ -41,7 +41,7 @@ from pathlib import Path
 from sotto.errors import PlanError
 from sotto.exit_status import ExitStatus
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import plan_of, write_beside
+from sotto.plan.files import checked_output, plan_of, write_beside
 from sotto_cli import options
 
 #: The functions of the actions.
@@ -125,7 +125,7 @@ def _compile(args: argparse.Namespace) -> int:
 def _warn_of_same_version(output: str | Path, plan: CompiledPlan) -> None:
     """Warn where a file that is written again has another plan under the same version."""
     with suppress(OSError, PlanError):
-        before = CompiledPlan.from_json(Path(output).read_bytes())
+        before = CompiledPlan.from_json(checked_output(Path(output)).read_bytes())
         known, made = ((p.collector, p.plan, p.version) for p in (before, plan))
         if known == made and before.fingerprint_hex != plan.fingerprint_hex:
             options.warn(

@@ -109,7 +109,7 @@ class Request(threading.Thread):
             answer = self.connection.getresponse()
             content = answer.read(self._most)
             self._hint = seconds(answer.headers.get("Retry-After"))
-            if not answer.isclosed():
+            if self.given_up or not answer.isclosed():
                 self.connection.close()
             self.answer, self.status = content, answer.status
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -123,7 +123,8 @@ class Request(threading.Thread):
         self.given_up = True
         if self._socket is not None:
             with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                # Not the one of TLS, which would let the thread send on without it for a moment.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def hint(cause: int | str) -> str:

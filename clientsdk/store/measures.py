@@ -85,11 +85,11 @@ def _rows(connection: Connection, tally: str | None = None) -> list[MeasureRow]:
 
 
 def metric_of(connection: Connection, plan: CompiledPlan, row: MeasureRow) -> CompiledMetric:
-    """Return the metric of a row; DamagedError if it has none, or a state of another size.
+    """Return the metric of a row; DamagedError if it has none, no period, or a state of other size.
 
     A response is looked at when the answer is drawn from it.
     """
-    if row.metric in range(len(plan.metrics)):
+    if row.period >= 0 and row.metric in range(len(plan.metrics)):
         metric, size = plan.metrics[row.metric], len(row.state)
         if metric.measure and (metric.holds_response or size == len(nothing(plan, metric))):
             return metric
@@ -194,7 +194,11 @@ def _value(metric: CompiledMetric, state: bytes) -> Any:
 
 
 def first_use(connection: Connection, tally: str, period: int) -> int:
-    """Return the budget period of a metric's first use, which is noted if it is this one."""
+    """Return the budget period of a metric's first use, which is noted if it is this one.
+
+    One that is no number is damage, and this one takes its place.
+    """
+    connection.execute("DELETE FROM first_use WHERE typeof(period) <> 'integer'")
     connection.execute("INSERT OR IGNORE INTO first_use VALUES (?, ?)", (tally, period))
     row = connection.execute("SELECT period FROM first_use WHERE tally = ?", (tally,)).fetchone()
     return int(row[0])
@@ -237,7 +241,7 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
 
 def next_end(connection: Connection, length: int) -> int | None:
     """Return when the period ends of which something is measured, in ms; None if nothing is."""
-    whole = "SELECT min(period) FROM measure WHERE typeof(period) = 'integer'"
+    whole = "SELECT min(period) FROM measure WHERE typeof(period) = 'integer' AND period >= 0"
     (period,) = connection.execute(whole).fetchone()
     return None if period is None else (period + 1) * length
 

@@ -55,9 +55,9 @@ def checked_output(path: Path) -> Path:
     """
     if path.exists() and not path.is_file():
         raise ParameterError(f"{path} must be a file; got a folder, a device or a pipe")
-    if not path.absolute().parent.is_dir():
+    if not (followed := path.resolve()).parent.is_dir():
         raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
-    return path.resolve()
+    return followed
 
 
 def write_output(output: Path, data: bytes) -> None:

@@ -82,9 +82,8 @@ def test_that_a_lifetime_has_no_more_for_a_metric_is_said_once(caplog, ceilings,
             others = {client.record("colour", "a"), client.record("size", 1.0)}
             client.clock.advance(days=7)
     assert (model, Outcome.OVER_BUDGET in others) == (Outcome.ACCEPTED, True)
-    assert [record.getMessage().split(",")[0] for record in caplog.records] == [
-        f"the lifetime budget is used up for {name}" for name in told
-    ]
+    said = [record.getMessage().split(",")[0] for record in caplog.records]
+    assert said == [f"the lifetime budget is used up for {name}" for name in told]
 
 
 def test_a_lifetime_that_was_raised_is_not_said_to_be_used_up(path, caplog):

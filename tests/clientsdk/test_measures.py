@@ -432,7 +432,7 @@ def test_withdrawal_of_a_group_erases_its_measures(path, clock):
         *("state = substr(state, 1, 12)", "state = state || x'00'", "state = x''", "state = 7"),
         *("state = 'PLANTED'", "state = CAST(x'ff' || 'PLANTED' AS TEXT)", "metric = 99"),
         *("metric = 'PLANTED'", "metric = -1", "period = 'PLANTED'", "period = period + 0.5"),
-        *("plan = 'PLANTED'", "cell = 'PLANTED'"),
+        *("plan = 'PLANTED'", "cell = 'PLANTED'", "period = -(1 << 62)"),
     ],
 )
 @pytest.mark.parametrize("over", [False, True])
@@ -450,6 +450,16 @@ def test_a_row_of_another_size_or_type_is_damage(path, clock, damage, over, capl
     assert "damaged" in caplog.text
     assert "PLANTED" not in caplog.text
     assert path.with_name(f"{path.name}-damaged-1").exists() is over
+
+
+def test_a_first_use_that_is_no_number_is_forgotten(path, clock):
+    device("age", state=path, clock=clock).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE first_use SET period = 'PLANTED'")
+    clock.advance(days=7)
+    client = device("age", state=path, clock=clock, seed=2)
+    week_later(client)
+    assert answers(client) == {"age": ["0", "1"]}
 
 
 def test_an_expired_plan_s_values_are_erased(path, clock):

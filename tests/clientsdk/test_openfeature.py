@@ -101,9 +101,8 @@ def test_an_event_is_a_recording_of_its_value_alone(flags):
         client.track(name, EvaluationContext(MARK, {"email": MARK}), details)
     client.track("load")
     client.track(MARK, tracking_event_details=TrackingEventDetails(1.0))
-    assert [each[:2] for each in device.recorded] == [
-        *(("load", 7.5), ("load", None), ("bought", True), ("bought", False), ("load", None)),
-    ]
+    told = [("load", 7.5), ("load", None), ("bought", True), ("bought", False), ("load", None)]
+    assert [each[:2] for each in device.recorded] == told
 
 
 def test_an_event_feeds_all_measures_of_its_name(flags):

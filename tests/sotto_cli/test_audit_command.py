@@ -47,10 +47,8 @@ def test_a_plan_says_what_everything_costs(capsys, plan_file):
     status, lines, err = run(capsys, plan_file)
     assert (status, err) == (0, "")
     compiled = parse_plan(plan_file.read_text()).compile()
-    assert lines[:2] == [
-        "plan departures, version 3, of collector fleet.example",
-        f"fingerprint {compiled.fingerprint.hex()}",
-    ]
+    said = f"fingerprint {compiled.fingerprint.hex()}"
+    assert lines[:2] == ["plan departures, version 3, of collector fleet.example", said]
     assert "metric mechanism level claimed certified verdict" in lines
     assert "carrier grr 1 0.500000 0.500000 holds" in lines
     assert "model grr 1 0.500000 0.500000 holds" in lines

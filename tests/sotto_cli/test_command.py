@@ -368,6 +368,12 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_a_pipe_is_no_output_and_is_not_read(plan_file, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", tmp_path / "pipe")
+    assert (status, "must be a file" in err) == (2, True)
+
+
 @pytest.mark.real_randomness
 def test_an_interrupt_is_quiet(tmp_path):
     fifo = tmp_path / "plan.yaml"

@@ -335,9 +335,8 @@ class TestPlaying:
             + b"".join(b"a,%d,red,1,1,%b\n" % (START + i * WEEK, s) for i, s in enumerate(systems))
         )
         found = read_recordings(path, plan, columns)
-        assert [str(each) for each in found.problems] == [
-            "bytes that are no UTF-8 text in column 'system': row 6; such cells count as other"
-        ]
+        said = "bytes that are no UTF-8 text in column 'system': row 6; such cells count as other"
+        assert [str(each) for each in found.problems] == [said]
         Replay(tmp_path / "log", processes=1).run(plan, found)
         cells = {
             (row.event - START) // WEEK: message.cell

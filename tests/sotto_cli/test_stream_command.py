@@ -37,6 +37,8 @@ def test_a_second_job_beside_it_is_refused(given, more, capsys):
 
 
 def test_a_state_directory_is_no_job_s_folder(given, tmp_path, capsys):
+    assert main(["aggregate", given[1], f"--log={tmp_path / 'log'}"]) == 2
+    assert "is of a streaming job: --state must be another folder" in capsys.readouterr().err
     (tmp_path / "MANIFEST.json").touch()
     assert main(given) == 2
     assert "is of sotto aggregate: a streaming job has its own folder" in capsys.readouterr().err
