@@ -121,15 +121,13 @@ WRITERS: Mapping[str, Writer] = {
 def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> dict[Path, int]:
     """Write each view to its file, as of one moment, and return how many rows each file has.
 
-    Files that are there are replaced once all are written. ``format``: ``parquet``, ``csv``,
-    ``arrow`` or ``json``.
+    Files that are there are replaced once all are written; links are followed. ``format``:
+    ``parquet``, ``csv``, ``arrow`` or ``json``.
 
     Raises ResultsError if the results cannot be read, ParameterError where no file can be, OSError
     if one cannot be written.
     """
-    for path in files:
-        checked_output(path)
-    paths = {view.name: path for path, view in files.items()}
+    paths = {view.name: checked_output(path) for path, view in files.items()}
 
     def write(view: View, batches: Iterator[Sequence[Row]]) -> int:
         counted = 0
@@ -146,10 +144,10 @@ def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> di
 
     try:
         counts = reader.read_all(list(files.values()), write)
-        for path in files:
+        for path in paths.values():
             os.replace(_beside(path), path)
     finally:
-        for path in files:
+        for path in paths.values():
             _beside(path).unlink(missing_ok=True)
     return dict(zip(files, counts, strict=True))
 

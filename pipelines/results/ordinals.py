@@ -98,8 +98,8 @@ def steps_reached(
 def of_range(rows: Iterable[_Row], plans: Iterable[CompiledPlan]) -> list[_Row]:
     """Return the same of a range, or of two compared, without mean ranks beside what is asked."""
     found = readable(rows, metrics_of(plans).get)
-    is_asked = any(row.kind in ASKED for row in found)
-    return [row for row in found if not (is_asked and row.unit == "rank")]
+    asked = {(row.key, row.segment) for row in found if row.kind in ASKED}
+    return [row for row in found if row.unit != "rank" or (row.key, row.segment) not in asked]
 
 
 def _moved(row: _Row, offset: float, sign: int = 1) -> _Row:
