@@ -28,6 +28,7 @@ from mechanisms.experiments import Difference, Scored, Scores, at_ends, differen
 from mechanisms.looks import arm_variance, boundaries, drift_of
 from pipelines.aggregation.comparison import ERROR
 from pipelines.aggregation.result_rows import shared_part
+from pipelines.aggregation.rounding import without_float_error
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.records import ArmEffect, EstimateRecord, MetricKey
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -250,7 +251,7 @@ def _looked(
         **found,
         "boundary": bounds[-1],
         "errors": abs(values[-1]) / deviations[-1],
-        "look_value": values[-1],
+        "look_value": without_float_error(values[-1], deviations[-1]),
         "look_low": values[-1] - reach,
         "look_high": values[-1] + reach,
         "decided_at": next(iter(crossed), None),
@@ -285,7 +286,7 @@ def _effect(
         reports=sum(row.reports for row in pooled.rows),
         repeats=pooled.repeats,
         first=pooled.means[0],
-        value=found.value,
+        value=without_float_error(found.value, math.sqrt(kept + anew)),
         low=found.low,
         high=found.high,
         p_value=min(1.0, comparisons * found.p_value),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -31,6 +31,7 @@ from mechanisms.estimators.pooling import (
 )
 from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.aggregation.result_rows import design_effect, shared_part
+from pipelines.aggregation.rounding import without_float_error
 from pipelines.results.fields import milliseconds
 from pipelines.results.range_windows import WindowRun, combinations, names_of
 from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, RangeEstimate
@@ -177,7 +178,7 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
     found = pooled(estimates, [weight for _, weight in rows])
     methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
     return PooledItem(
-        found,
+        replace(found, value=without_float_error(found.value, found.standard_error)),
         effect_of(run, cycles, found.reports_by_level),
         sum(weight for _, weight in rows),
         len({row.window_start for row, _ in rows}),
@@ -280,7 +281,7 @@ def _differences(part: RangePart, other: RangePart, *, nested: bool) -> Iterator
             method=(two if two.method.biased else one).method.value,
             value=one.drawn.value,
             against=two.drawn.value,
-            difference=found.value,
+            difference=without_float_error(found.value, found.standard_error),
             low=found.low if known else None,
             high=found.high if known else None,
             standard_error=found.standard_error if known else None,

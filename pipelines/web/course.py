@@ -208,10 +208,8 @@ def _in_window(window: Window, row: EstimateRecord | None, *, told: bool) -> cha
     if row is None:
         return (None, None, "")
     value, ends, text = charted(row, told=told)
-    if not told:
-        return (value, ends, text)
     so_far = "" if window.complete else " so far"
-    return (value, ends, f"from {formats.day(window.window_start)}{so_far}, {text}")
+    return (value, ends, text and f"from {formats.day(window.window_start)}{so_far}, {text}")
 
 
 def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
