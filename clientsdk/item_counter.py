@@ -103,9 +103,7 @@ class ItemCounter:
         store, plan = self._store, self._plan
         if store.stopped or not store.agreed(metric.group) or store.period_at(now) != store.period:
             return None
-        if plan.expired(store.moment(now)):
-            return None
-        return self.current(connection, metric)
+        return None if plan.expired(store.moment(now)) else self.current(connection, metric)
 
     def current(self, connection: Connection, metric: CompiledMetric) -> Count | None:
         """Return the count of a metric in the store's period if its claim stands."""

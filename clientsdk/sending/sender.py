@@ -433,9 +433,7 @@ class Sender:
             return "expired"
         if moment - chain.event > metric.horizon:
             return "late"
-        if self._age is not None and moment - chain.due > self._age:
-            return "overdue"
-        return None
+        return "overdue" if self._age is not None and moment - chain.due > self._age else None
 
     def _plan(self, connection: Connection, number: int) -> CompiledPlan | None:
         """Return a plan, or None and remember why it cannot be read: its chains must wait."""

@@ -427,6 +427,4 @@ def _finite(value: object) -> object:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    return value
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -251,6 +251,4 @@ def affordable(question: Question, ceiling: int | None, lifetime: int | None) ->
             f"a period costs {question.cost / MICRO:g}, and {least / MICRO:g} may be spent: that "
             f"pays for {' or for '.join(could)}"
         )
-    if lifetime is None or question.constant:
-        return None
-    return lifetime // question.cost
+    return None if lifetime is None or question.constant else lifetime // question.cost

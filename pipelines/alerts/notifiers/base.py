@@ -148,6 +148,4 @@ def _reason(error: Exception) -> str:
     """Return why a delivery failed, without what a server has said, which may quote us."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, TimeoutError):
-        return str(error)
-    return type(error).__name__
+    return str(error) if isinstance(error, TimeoutError) else type(error).__name__
