@@ -55,6 +55,9 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     marks = _marks(view, windows)
     panels = [_panel(each, read, view.query.forged) for each in drawn]
     segments = [name for name in view.snapshot.segments(view.shown) if name]
+    experiment = view.plan.experiment if view.plan else None
+    # The page of experiments compares arms.
+    apart = [name for name in segments if not experiment or experiment.name not in names_of(name)]
     columns = 3 if len(panels) > _FIGURES // 2 and drawn[0].segment else 1
     # Segments are compared by eye.
     figures = {figure_of(each.of) for each in drawn}
@@ -78,7 +81,7 @@ def course(view: MetricView) -> Mapping[str, object] | None:
         "choices": known[:_CHOICES],
         "named": named,
         "segments": [*dict.fromkeys(",".join(names_of(name)) for name in segments), *segments],
-        "others": ["previous", *(["all"] if segments else []), *segments],
+        "others": ["previous", *(["all"] if segments else []), *apart],
         "chooses": view.address() is not None,
         "one_scale": chart.one_scale,
         "beside": any(each.beside is not None for each in drawn),
@@ -224,9 +227,7 @@ def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
         if row is not None and row.value is not None and told:
             values[at], errors[at] = row.value, row.standard_error or math.nan
     values[np.isnan(errors)] = math.nan
-    if np.isfinite(values).sum() < _SMOOTHED:
-        return None
-    return smooth(values, errors)
+    return None if np.isfinite(values).sum() < _SMOOTHED else smooth(values, errors)
 
 
 def _around(view: MetricView, mark: charts.Mark) -> str | None:
