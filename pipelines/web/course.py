@@ -74,7 +74,7 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     return {
         "chart": chart,
         "marks": marks,
-        "around": {mark: _around(view, mark) for mark in marks},
+        "around": {mark: _around(view, mark, apart) for mark in marks},
         "drawn": drawn,
         "past": windows[: -MOST_WINDOWS - 1 : -1],
         "left_out": max(len(windows) - MOST_WINDOWS, 0),
@@ -230,13 +230,21 @@ def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
     return None if np.isfinite(values).sum() < _SMOOTHED else smooth(values, errors)
 
 
-def _around(view: MetricView, mark: charts.Mark) -> str | None:
-    """Return the address that compares all windows since a note with as long a time before it."""
+def _around(
+    view: MetricView, mark: charts.Mark, segments: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Return addresses that compare all windows since a note with as long a time before it.
+
+    They are of what is asked for, and by the attributes of segments, after a text for each.
+    """
     since, until = (
         time_text(milliseconds(each)) for each in (mark.at, view.windows[-1].window_end)
     )
     query = replace(view.query, since=since, until=until, against="previous")
-    return view.links.metric(view.key, view.shown, query)
+    names = dict.fromkeys(",".join(names_of(each)) for each in segments)
+    by_names = {f"by {each}": replace(query, segment=each) for each in names}
+    queries = {"before and after": query, **by_names}.items()
+    return [(text, view.links.metric(view.key, view.shown, each)) for text, each in queries]
 
 
 def _marks(view: MetricView, windows: Sequence[Window]) -> list[charts.Mark]:

@@ -189,6 +189,8 @@ def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_pat
     assert [note.text for note in notes.read()] == ["Release <4.2>", "Sale"]
     links = re.findall(r'<a href="([^"]+)">before and after', shown)
     assert len(links) == 2
+    by_system = unescape(re.search(r'<a href="([^"]+)">by os</a>\)', shown)[1])
+    assert by_system == unescape(links[0]).replace("&against", "&segment=os&against")
     compared = Html(ask(app, unescape(links[0])).text).text
     assert "16 Jan 2025 to 23 Jan 2025, compared with 2 Jan 2025 to 9 Jan 2025" in compared
 
