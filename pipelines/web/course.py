@@ -203,6 +203,7 @@ def _line(
         [not each.complete for each in windows],
         smoothed,
         beside,
+        ends=[each.window_end for each in windows],
     )
 
 

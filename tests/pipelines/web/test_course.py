@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 
 import pytest
 from html_pages import Html
 from invented_results import PLAN, app_of, ask, write_results
+from matplotlib.figure import Figure
 
 from pipelines.results.api import create_router
 from pipelines.results.notes import Notes
@@ -138,6 +141,20 @@ def test_a_chart_is_a_png_in_the_colours_of_a_light_page():
     made = charts.intervals("By segment", ["one"], [(0.1, (0.0, 0.2), "")], "share", "share")
     assert made.file("png").startswith(b"\x89PNG")
     assert "var(--estimate)" in made.inline
+
+
+def test_a_line_is_broken_where_no_windows_are_and_one_that_stands_alone_is_a_point():
+    starts = [datetime(2025, 1, day, tzinfo=UTC) for day in (1, 8, 22)]
+    line = charts.Line(
+        *("", starts, [(0.1, (0.0, 0.2), "")] * 3, [False] * 3),
+        ends=[each + timedelta(days=7) for each in starts],
+    )
+    panel, axes = charts.SeriesPanel("", "share", [line]), Figure().subplots()
+    charts.series("", [panel], "").draw(axes)
+    joined, alone = (each.get_xdata().tolist() for each in axes.lines[:2])
+    first, second, last = charts.places(starts)
+    assert joined == pytest.approx([first, second, math.nan, last], nan_ok=True)
+    assert alone == [last]
 
 
 @pytest.mark.parametrize(
