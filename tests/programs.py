@@ -72,9 +72,7 @@ def not_tested(reasons: Iterable[str]) -> str:
 def _find(program: str) -> str | None:
     if program == "chromium":
         return browsers.chromium()
-    if program.startswith("python"):
-        return _interpreter(program)
-    return shutil.which(program)
+    return _interpreter(program) if program.startswith("python") else shutil.which(program)
 
 
 def _interpreter(name: str) -> str | None:

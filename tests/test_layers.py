@@ -92,12 +92,12 @@ def layer(name: str) -> str:
 
 
 def violations() -> list[str]:
-    found = []
-    for module, path in modules():
-        for name in imports(path, module):
-            if name.partition(".")[0] in OURS and layer(name) not in ALLOWED[layer(module)]:
-                found.append(f"{module} imports {name}")
-    return found
+    return [
+        f"{module} imports {name}"
+        for module, path in modules()
+        for name in imports(path, module)
+        if name.partition(".")[0] in OURS and layer(name) not in ALLOWED[layer(module)]
+    ]
 
 
 def test_imports_go_one_way() -> None:

@@ -42,11 +42,10 @@ def pack(rejects: Iterable[Reject]) -> bytes:
     >>> [reject.reason.label for reject in unpack(packed)]
     ['malformed']
     """
-    parts: list[bytes] = []
-    for reject in rejects:
-        parts.append(_HEAD.pack(reject.reason, reject.append, reject.rows, len(reject.message)))
-        parts.append(reject.message)
-    return b"".join(parts)
+    return b"".join(
+        _HEAD.pack(each.reason, each.append, each.rows, len(each.message)) + each.message
+        for each in rejects
+    )
 
 
 def unpack(data: bytes | memoryview) -> Iterator[Reject]:

@@ -79,6 +79,15 @@ def _noises(mechanism: Mechanism) -> tuple[float, ...]:
     return tuple(0.0 if each is None else each.no or each.yes for each in found)
 
 
+def without_float_error(figure: float, standard_error: float) -> float:
+    """Return a sum or difference of figures without what the arithmetic of floats adds to it.
+
+    >>> without_float_error(0.1 + 0.2 - 0.3, 0.02), without_float_error(0.3 - 0.2, 0.02)
+    (0.0, 0.1)
+    """
+    return RoundingStep(_SLACK * standard_error).nearest(figure)
+
+
 def probability(p_value: float) -> float:
     """Return a p-value of two digits, rounded up.
 

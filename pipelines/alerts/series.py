@@ -14,6 +14,7 @@ from mechanisms.arrays import Bools, Floats
 from mechanisms.estimators.seasons import without_season
 from pipelines.alerts.configuration import Configuration, Holiday, MetricWatched
 from pipelines.alerts.kept import Figure
+from pipelines.results.fields import grouped
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import EstimateRecord
 from sotto.errors import ParameterError
@@ -157,9 +158,7 @@ def _series(
     wanted: MetricWatched,
     holidays: Sequence[Holiday],
 ) -> Series:
-    by_start: dict[datetime, list[EstimateRecord]] = {}
-    for row in rows:
-        by_start.setdefault(row.window_start, []).append(row)
+    by_start = grouped(rows, lambda row: row.window_start)
     last = max(by_start)
     first = max(min(by_start), last - (MOST_WINDOWS - 1) * figure.length)
     windows = (last - first) // figure.length + 1

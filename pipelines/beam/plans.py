@@ -195,9 +195,7 @@ _lock = threading.Lock()
 
 def _looked(path: str) -> _Looked:
     held = _held.get(path)
-    if held is not None and time.monotonic() - held.at < LOOK_SECONDS:
-        return held
-    return _look(path)
+    return held if held is not None and time.monotonic() - held.at < LOOK_SECONDS else _look(path)
 
 
 def _look(path: str) -> _Looked:

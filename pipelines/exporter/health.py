@@ -28,6 +28,7 @@ from pipelines.exporter.lag import (
     lag_of_stream,
 )
 from pipelines.exporter.readings import Reading, Status, read
+from pipelines.results.fields import grouped
 from pipelines.sinks.sql import of_state
 from pipelines.sources.kafka import KafkaTopics
 from sotto.errors import ParameterError
@@ -306,9 +307,7 @@ def reader_of_streams(
         estimates = SinkTopic(name, "estimates")
         documents = WatchedDocuments(broker, estimates)
         streams.append(WatchedJob(str(estimates), WatchedStream(broker, epochs), documents))
-    of_collector: dict[str, list[CompiledPlan]] = {}
-    for plan in plans:
-        of_collector.setdefault(plan.collector, []).append(plan)
+    of_collector = grouped(plans, lambda plan: plan.collector)
     registries = {collector: Registry(each) for collector, each in of_collector.items()}
     engine = WatchedEngine(flink) if flink else None
     return StreamReaders(WatchedResults(database, most), streams, registries, engine).readings
@@ -324,7 +323,4 @@ def _check_pairs(what: str, given: int, states: int) -> None:
 
 def _by_name(topics: Sequence[ReportTopic]) -> dict[str, list[ReportTopic]]:
     """Return the epochs of each name."""
-    found: dict[str, list[ReportTopic]] = {}
-    for topic in topics:
-        found.setdefault(topic.name, []).append(topic)
-    return found
+    return grouped(topics, lambda topic: topic.name)

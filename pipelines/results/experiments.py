@@ -28,7 +28,8 @@ from mechanisms.experiments import Difference, Scored, Scores, at_ends, differen
 from mechanisms.looks import arm_variance, boundaries, drift_of
 from pipelines.aggregation.comparison import ERROR
 from pipelines.aggregation.result_rows import shared_part
-from pipelines.results.fields import milliseconds, moment
+from pipelines.aggregation.rounding import without_float_error
+from pipelines.results.fields import grouped, milliseconds, moment
 from pipelines.results.records import ArmEffect, EstimateRecord, MetricKey
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.segments import PlannedDecision
@@ -46,12 +47,10 @@ def effects_of(plan: CompiledPlan, rows: Sequence[EstimateRecord]) -> Iterator[A
     """
     if plan.experiment is None:
         return
-    by_metric: Mapping[str, list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        by_metric[row.metric].append(row)
+    by_metric = grouped(rows, lambda row: row.metric)
     planned = plan.decision
     for metric in sorted(plan.metrics, key=lambda each: not planned or each.name != planned.metric):
-        yield from _of_metric(plan, metric, by_metric[metric.name])
+        yield from _of_metric(plan, metric, by_metric.get(metric.name, ()))
 
 
 def _of_metric(
@@ -99,10 +98,7 @@ def _counts(planned: PlannedDecision | None, row: EstimateRecord) -> bool:
 
 
 def _by_arm(rows: Iterator[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
-    found: dict[str, list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        found[row.segment.partition("=")[2]].append(row)
-    return found
+    return grouped(rows, lambda row: row.segment.partition("=")[2])
 
 
 def _items(rows: Sequence[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
@@ -250,7 +246,7 @@ def _looked(
         **found,
         "boundary": bounds[-1],
         "errors": abs(values[-1]) / deviations[-1],
-        "look_value": values[-1],
+        "look_value": without_float_error(values[-1], deviations[-1]),
         "look_low": values[-1] - reach,
         "look_high": values[-1] + reach,
         "decided_at": next(iter(crossed), None),
@@ -267,8 +263,10 @@ def _effect(
         chance = NormalDist().inv_cdf(POWER)
         smallest = (found.high - found.low) / 2 + chance * math.sqrt(kept + anew)
     else:
-        # Reports come until the end as they have come, from the same devices where they can.
-        part = min(len(starts) * pooled.metric.window / (planned.end - planned.start), 1.0)
+        # Reports come until the end as they have come, from the same devices where they can. None
+        # come after it, so that windows which were left out until then are missing for good.
+        length = planned.end - planned.start if said["next_look"] else 0
+        part = min(len(starts) * pooled.metric.window / max(length, 1), 1.0)
         again = pooled.plan.period_of(planned.end - 1) // pooled.metric.panel
         again -= pooled.plan.period_of(planned.start) // pooled.metric.panel
         same = pooled.metric.limit > 1 or again > 0
@@ -285,7 +283,7 @@ def _effect(
         reports=sum(row.reports for row in pooled.rows),
         repeats=pooled.repeats,
         first=pooled.means[0],
-        value=found.value,
+        value=without_float_error(found.value, math.sqrt(kept + anew)),
         low=found.low,
         high=found.high,
         p_value=min(1.0, comparisons * found.p_value),

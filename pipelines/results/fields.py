@@ -9,7 +9,7 @@ documents, files, the HTTP interface and ``docs/reference/tables.md`` are made o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -28,6 +28,7 @@ Rounding: TypeAlias = Literal[
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+K = TypeVar("K")
 T = TypeVar("T")
 
 _KINDS: Mapping[Any, Kind] = {
@@ -154,3 +155,15 @@ def record_of(record: type[T], row: Mapping[str, Any]) -> T:
             value = value / 1e6 if each.about.micro else convert(value) if convert else value
         values[each.name] = value
     return made(**values)  # type: ignore[no-any-return]
+
+
+def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return rows by a key, in their order.
+
+    >>> grouped(["ab", "c", "de"], len)
+    {2: ['ab', 'de'], 1: ['c']}
+    """
+    found: dict[K, list[T]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -31,12 +31,18 @@ from mechanisms.estimators.pooling import (
 )
 from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.aggregation.result_rows import design_effect, shared_part
-from pipelines.results.fields import milliseconds
+from pipelines.aggregation.rounding import without_float_error
+from pipelines.results.fields import grouped, milliseconds
 from pipelines.results.range_windows import WindowRun, combinations, names_of
 from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, RangeEstimate
 from pipelines.results.retention import ends_of, estimate_of, pooled_retention
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric
+
+
+class ArmsComparedError(ParameterError):
+    """Arms of an experiment are not compared in a range: devices that return keep their arm."""
+
 
 #: Kind and item of an estimate.
 ItemKey: TypeAlias = tuple[str, str]
@@ -177,7 +183,7 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
     found = pooled(estimates, [weight for _, weight in rows])
     methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
     return PooledItem(
-        found,
+        replace(found, value=without_float_error(found.value, found.standard_error)),
         effect_of(run, cycles, found.reports_by_level),
         sum(weight for _, weight in rows),
         len({row.window_start for row, _ in rows}),
@@ -241,7 +247,10 @@ def _are_nested(run: WindowRun, other: WindowRun) -> bool:
         return False
     names = {*names_of(run.segment), *names_of(other.segment)}
     if (experiment := run.plan.experiment) is not None and experiment.name in names:
-        raise ParameterError("arms are compared by --experiment, whose intervals hold for effects")
+        raise ArmsComparedError(
+            "arms are compared by --experiment (in Python: reader.effects()), whose intervals hold "
+            "for effects"
+        )
     if run.windows != other.windows:
         raise ParameterError(
             "the two have only some windows in common: compare ranges that have none, or segments "
@@ -280,7 +289,7 @@ def _differences(part: RangePart, other: RangePart, *, nested: bool) -> Iterator
             method=(two if two.method.biased else one).method.value,
             value=one.drawn.value,
             against=two.drawn.value,
-            difference=found.value,
+            difference=without_float_error(found.value, found.standard_error),
             low=found.low if known else None,
             high=found.high if known else None,
             standard_error=found.standard_error if known else None,
@@ -301,8 +310,5 @@ def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDif
 
 
 def _by_window(rows: Iterable[EstimateRecord]) -> _Rows:
-    found = defaultdict(list)
-    for row in rows:
-        if row.value is not None:
-            found[row.key, row.window_start, row.segment].append(row)
-    return found
+    known = (row for row in rows if row.value is not None)
+    return grouped(known, lambda row: (row.key, row.window_start, row.segment))

@@ -7,6 +7,7 @@ reports do not determine and for what is withheld; then ``withheld`` says why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -326,6 +327,21 @@ class RangeComparison(OfRange):
     ]
     reports: Annotated[int, About("reports of the first", 62530)]
     against_reports: Annotated[int, About("reports of the other", 61200)]
+
+    @property
+    def by_who_answered(self) -> float:
+        """How far chance in who answers moves a difference of shares, in shares; 0 of others.
+
+        That is 1.96 standard errors, for reports of as many people that are drawn independently.
+        The reports of a segment are also among all reports of its windows.
+        """
+        if self.unit != "share" or self.low is None or self.kind in ("conversion", "retention"):
+            return 0.0
+        n, others = self.reports, self.against_reports
+        share = min(max((n * self.value + others * self.against) / (n + others), 0.0), 1.0)
+        is_part = self.start == self.against_start and self.segment and not self.against_segment
+        part = max(1 / n + (-1 if is_part else 1) / others, 0.0)
+        return 1.96 * math.sqrt(share * (1 - share) * part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

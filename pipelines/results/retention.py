@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
+from pipelines.results.fields import grouped
 from pipelines.results.ordinals import metrics_of
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -29,10 +30,7 @@ def retention_of(
     of which those that are seen were drawn at random; the interval covers that.
     """
     metrics, arrived = metrics_of(plans), arrived_of(windows)
-    found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
-    for row in rows:
-        if row.key in metrics:
-            found.setdefault((row.key, row.segment), []).append(row)
+    found = grouped((row for row in rows if row.key in metrics), lambda row: (row.key, row.segment))
     for (key, segment), of_segment in sorted(found.items()):
         for age, (now,), (then,) in _cohorts(metrics[key], of_segment):
             both = _of_arrived(now, arrived), _of_arrived(then, arrived)

@@ -319,11 +319,8 @@ def send_all(producer: KafkaProducer, topic: str, records: Iterable[Record]) -> 
 
 
 def _acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
-    ends: dict[str, int] = {}
-    for future in waiting:
-        record = future.get(timeout=PATIENCE)
-        ends[str(record.partition)] = record.offset + 1
-    return ends
+    records = (future.get(timeout=PATIENCE) for future in waiting)
+    return {str(record.partition): record.offset + 1 for record in records}
 
 
 @contextmanager

@@ -372,6 +372,7 @@ class Line(NamedTuple):
 
     ``smoothed``: drawn in the place of the values' own line. ``beside``: whether it is there to
     compare another one with. ``under``: of each value the ends of a wider band, drawn behind.
+    ``ends``: when each window ends; a line is broken where the next one begins later.
     """
 
     name: str
@@ -381,6 +382,7 @@ class Line(NamedTuple):
     smoothed: Smoothed | None = None
     beside: bool = False
     under: Sequence[tuple[float, float] | None] = ()
+    ends: Sequence[datetime] = ()
 
 
 class SeriesPanel(NamedTuple):
@@ -463,18 +465,31 @@ def series(
 
 
 def _line(axes: Axes, line: Line) -> None:
-    """Draw a line with its band; as long as there are few windows, a dot for each."""
+    """Draw a line with its band; as long as there are few windows, a dot for each.
+
+    A window without neighbours, which no line or band reaches, always has a point.
+    """
     colour, band = (SOFT, FAINT) if line.beside else (ESTIMATE, WASH)
     at = np.array(places(line.starts))
     values = np.array([math.nan if each[0] is None else each[0] for each in line.values])
     ends = _ends([each[1] for each in line.values])
-    if line.under:
-        axes.fill_between(at, *_ends(line.under).T, color=FAINT, linewidth=0)
-    axes.fill_between(at, *ends.T, color=band, linewidth=0)
+    gaps = np.flatnonzero(at[1:] > np.array(places(line.ends)[:-1] or math.inf)) + 1
+
+    def broken(figures: Floats) -> Floats:
+        return np.insert(figures, gaps, math.nan, axis=0)
+
+    across, known = broken(at), np.pad(np.isfinite(broken(values)), 1)
+    alone = known[1:-1] & ~known[:-2] & ~known[2:]
+    for reach, tint in ((_ends(line.under), FAINT), (ends, band)):
+        if len(reach):
+            axes.fill_between(across, *broken(reach).T, color=tint, linewidth=0)
+            axes.vlines(across[alone], *broken(reach)[alone].T, color=tint, linewidth=2)
+    drawn = values
+    style: dict[str, Any] = {"color": colour, "linewidth": 1.4, "alpha": 0.7}
     if line.smoothed is not None:
-        axes.plot(at, line.smoothed.values, color=EVERY, linewidth=1.8)
-    else:
-        axes.plot(at, values, color=colour, linewidth=1.4, alpha=0.7)
+        drawn, style = line.smoothed.values, {"color": EVERY, "linewidth": 1.8}
+    axes.plot(across, broken(drawn), **style)
+    axes.plot(across[alone], broken(drawn)[alone], ".", **style)
     if len(at) > DOTS or line.beside:
         return
     if line.smoothed is None:

@@ -55,6 +55,9 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     marks = _marks(view, windows)
     panels = [_panel(each, read, view.query.forged) for each in drawn]
     segments = [name for name in view.snapshot.segments(view.shown) if name]
+    experiment = view.plan.experiment if view.plan else None
+    # The page of experiments compares arms.
+    apart = [name for name in segments if not experiment or experiment.name not in names_of(name)]
     columns = 3 if len(panels) > _FIGURES // 2 and drawn[0].segment else 1
     # Segments are compared by eye.
     figures = {figure_of(each.of) for each in drawn}
@@ -71,14 +74,14 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     return {
         "chart": chart,
         "marks": marks,
-        "around": {mark: _around(view, mark) for mark in marks},
+        "around": {mark: _around(view, mark, apart) for mark in marks},
         "drawn": drawn,
         "past": windows[: -MOST_WINDOWS - 1 : -1],
         "left_out": max(len(windows) - MOST_WINDOWS, 0),
         "choices": known[:_CHOICES],
         "named": named,
         "segments": [*dict.fromkeys(",".join(names_of(name)) for name in segments), *segments],
-        "others": ["previous", *(["all"] if segments else []), *segments],
+        "others": ["previous", *(["all"] if segments else []), *apart],
         "chooses": view.address() is not None,
         "one_scale": chart.one_scale,
         "beside": any(each.beside is not None for each in drawn),
@@ -200,6 +203,7 @@ def _line(
         [not each.complete for each in windows],
         smoothed,
         beside,
+        ends=[each.window_end for each in windows],
     )
 
 
@@ -208,10 +212,8 @@ def _in_window(window: Window, row: EstimateRecord | None, *, told: bool) -> cha
     if row is None:
         return (None, None, "")
     value, ends, text = charted(row, told=told)
-    if not told:
-        return (value, ends, text)
     so_far = "" if window.complete else " so far"
-    return (value, ends, f"from {formats.day(window.window_start)}{so_far}, {text}")
+    return (value, ends, text and f"from {formats.day(window.window_start)}{so_far}, {text}")
 
 
 def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
@@ -226,18 +228,24 @@ def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
         if row is not None and row.value is not None and told:
             values[at], errors[at] = row.value, row.standard_error or math.nan
     values[np.isnan(errors)] = math.nan
-    if np.isfinite(values).sum() < _SMOOTHED:
-        return None
-    return smooth(values, errors)
+    return None if np.isfinite(values).sum() < _SMOOTHED else smooth(values, errors)
 
 
-def _around(view: MetricView, mark: charts.Mark) -> str | None:
-    """Return the address that compares all windows since a note with as long a time before it."""
+def _around(
+    view: MetricView, mark: charts.Mark, segments: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Return addresses that compare all windows since a note with as long a time before it.
+
+    They are of what is asked for, and by the attributes of segments, after a text for each.
+    """
     since, until = (
         time_text(milliseconds(each)) for each in (mark.at, view.windows[-1].window_end)
     )
     query = replace(view.query, since=since, until=until, against="previous")
-    return view.links.metric(view.key, view.shown, query)
+    names = dict.fromkeys(",".join(names_of(each)) for each in segments)
+    by_names = {f"by {each}": replace(query, segment=each) for each in names}
+    queries = {"before and after": query, **by_names}.items()
+    return [(text, view.links.metric(view.key, view.shown, each)) for text, each in queries]
 
 
 def _marks(view: MetricView, windows: Sequence[Window]) -> list[charts.Mark]:

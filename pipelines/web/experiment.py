@@ -29,7 +29,6 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
     known = [row for row in rows if row.value is not None]
     others = [row for row in known if not row.looks]
     tested = [row for row in rows if row.arms_p_value is not None]
-    links = {row.metric: key._replace(metric=row.metric) for row in rows}
     return {
         "plan": plan,
         "spans": {(row.start, row.end) for row in known if row.start and row.end},
@@ -39,8 +38,8 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
         "not_compared": {row.metric: row.withheld for row in rows if row.withheld},
         "least_even": min(tested, key=lambda row: row.arms_p_value or 0.0, default=None),
         "links": {
-            name: view.links.metric(metric) if metric in view.snapshot.newest else None
-            for name, metric in links.items()
+            row.metric: view.links.metric(row.key) if row.key in view.snapshot.newest else None
+            for row in rows
         },
     }
 

@@ -52,6 +52,4 @@ def job(view: PageView) -> Mapping[str, object]:
 def watched(view: PageView) -> Mapping[str, object] | None:
     """Return what is seen of the job from outside: problems, unread records, partitions, disks."""
     job = view.snapshot.job
-    if job is None:
-        return None
-    return {"job": job, "minutes": PAUSE // 60_000, "records": RECORDS}
+    return None if job is None else {"job": job, "minutes": PAUSE // 60_000, "records": RECORDS}

@@ -216,12 +216,9 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
         return None
     wanted = [(row.kind, row.item) for row in view.headlines]
     windows = view.snapshot.segments(view.shown)
-    found = []
-    for name in sorted(by_segment, key=lambda name: (name.count(","), name)):
-        rows = by_segment[name]
-        # An estimate may be of fewer reports than its segment, such as one coordinate of a vector.
-        if name in windows:
-            found.append(Segment(windows[name], [rows.get(key) for key in wanted]))
+    # An estimate may be of fewer reports than its segment, such as one coordinate of a vector.
+    names = sorted(by_segment.keys() & windows, key=lambda name: (name.count(","), name))
+    found = [Segment(windows[of], [by_segment[of].get(key) for key in wanted]) for of in names]
     return {
         "segments": found,
         "names": [name_of(row) for row in view.headlines],

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pipelines.results.ordinals import of_range
 from pipelines.results.range_windows import names_of
+from pipelines.results.ranges import ArmsComparedError
 from pipelines.results.records import RangeComparison, RangeEstimate
 from pipelines.web import charts
 from pipelines.web.views import MetricView, differences, name_of, told
@@ -30,8 +31,7 @@ def ranges(view: MetricView) -> Mapping[str, object] | None:
             return {**found, "estimates": [each for each in estimates if _is_listed(each)]}
         compared = view.snapshot.reader.compared(wanted, wanted.against(query.against))
     except ParameterError as error:
-        text = str(error)
-        return {**found, "refused": text[:1].upper() + text[1:]}
+        return {**found, "refused": str(error), "arms": isinstance(error, ArmsComparedError)}
     rows = [each for each in of_range(compared, view.snapshot.plans) if _is_listed(each)][:_LISTED]
     return {**found, "comparisons": rows, "chart": _chart(view, rows)}
 

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from pipelines.alerts.watch import AlertWatch
+from pipelines.results.fields import grouped
 from pipelines.results.notes import TimeNote
 from pipelines.results.ordinals import ASKED, BOUNDS, asked_of, metrics_of, readable
 from pipelines.results.reader import Chosen, ResultsReader
@@ -68,9 +69,7 @@ class ResultsSnapshot:
 
         Newest versions first. No other windows are read.
         """
-        found: dict[MetricKey, list[Window]] = {}
-        for window in self.reader.newest_windows():
-            found.setdefault(window.key, []).append(window)
+        found = grouped(self.reader.newest_windows(), lambda window: window.key)
         order = {key: at for at, key in enumerate(self._metrics)}
         last = len(order)
         ordered = sorted(found, key=lambda key: (order.get(key, last), key[:2], -key[2], key[3]))
@@ -136,10 +135,7 @@ class ResultsSnapshot:
     @cached_property
     def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
         """Reports that honest devices do not send, by metric and start of the window."""
-        found: dict[tuple[MetricKey, datetime], list[Alarm]] = {}
-        for each in self.reader.alarms():
-            found.setdefault((each.key, each.window_start), []).append(each)
-        return found
+        return grouped(self.reader.alarms(), lambda each: (each.key, each.window_start))
 
     @cached_property
     def rejections(self) -> list[Rejection]:
@@ -211,7 +207,4 @@ class ResultsSnapshot:
 
 def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:
     """Return estimates by the metric that they are of."""
-    found: dict[MetricKey, list[EstimateRecord]] = {}
-    for row in rows:
-        found.setdefault(row.key, []).append(row)
-    return found
+    return grouped(rows, lambda row: row.key)

@@ -47,9 +47,7 @@ def _lines(vector: dict[str, Any]) -> str:
 
 def value_of(document: Any) -> Any:
     """Return the value in a vector; what JSON has no number for is an object."""
-    if isinstance(document, dict):
-        return float(document["number"])
-    return document
+    return float(document["number"]) if isinstance(document, dict) else document
 
 
 def plan(name: str) -> bytes:

@@ -86,9 +86,7 @@ class Rules:
         """Why a pseudonym with these rows is revoked; 0 if it is not."""
         if self.equivocates(rows):
             return Reason.EQUIVOCATION
-        if self.cost(rows) > self.budget:
-            return Reason.OVER_BUDGET
-        return 0
+        return Reason.OVER_BUDGET if self.cost(rows) > self.budget else 0
 
     def counted(self, seen: Iterable[Row]) -> dict[tuple[int, int], Row]:
         """The rows that count, by pseudonym and chain: none of a revoked pseudonym."""

@@ -33,10 +33,8 @@ DEVICES = [("linux", "1")] * 3 + [("mac", "2")] * 4 + [("beos", "1")] * 2 + [(""
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.yaml").write_text(PLAN)
-    lines = ["who,when,colour,platform,app_version"]
-    for number, (os, app) in enumerate(DEVICES):
-        lines.append(f"d{number},2025-06-02T00:00:00Z,red,{os},{app}")
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    rows = (f"d{at},2025-06-02T00:00:00Z,red,{','.join(of)}\n" for at, of in enumerate(DEVICES))
+    (tmp_path / "t.csv").write_text("who,when,colour,platform,app_version\n" + "".join(rows))
     return tmp_path
 
 

@@ -58,11 +58,8 @@ def quantiles(shape: stats.rv_frozen, tau: float, seed: int) -> list[Estimate]:
     """Return estimates of a quantile of 2,000 values, whose distribution rises everywhere."""
     values: NDArray[np.float64] = shape.ppf((np.arange(2000) + 0.5) / 2000)
     mechanism = build({"name": "threshold", "missing": False}, [2_000_000], "delay")
-    found = []
-    for table in replicate(mechanism, values, np.zeros(2000, dtype=np.int64), REPEATS, seed):
-        of_table = mechanism.numeric(table, 0, 1, (tau,)).quantiles
-        found.append(of_table[tau])
-    return found
+    tables = replicate(mechanism, values, np.zeros(2000, dtype=np.int64), REPEATS, seed)
+    return [mechanism.numeric(each, 0, 1, (tau,)).quantiles[tau] for each in tables]
 
 
 @pytest.mark.parametrize("tau", [0.25, 0.5, 0.9])

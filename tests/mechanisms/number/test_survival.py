@@ -55,11 +55,9 @@ def intervals(
     missing = bool(np.isnan(values).any())
     mechanism = build({"name": "threshold", "missing": missing}, ladder, "delay")
     levels = np.arange(len(values)) % len(ladder)
-    ends = []
-    for table in replicate(mechanism, values, levels, repeats, SEED):
-        found = mechanism.numeric(table, 0, 1, (tau,)).quantiles
-        ends.append(found[tau].interval())
-    return np.array(ends)
+    tables = replicate(mechanism, values, levels, repeats, SEED)
+    found = (mechanism.numeric(each, 0, 1, (tau,)).quantiles[tau] for each in tables)
+    return np.array([each.interval() for each in found])
 
 
 def check_covered(ends: NDArray[np.float64], truth: float, label: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from mechanisms.looks import arm_variance, boundaries, drift_of
 from pipelines.results.experiments import effects_of
 from pipelines.results.fields import moment
 from pipelines.results.records import ArmEffect, EstimateRecord
+from pipelines.web.formats import quantity
+from pipelines.web.pages import PAGES
+from pipelines.web.rendering import ServedLinks, make
+from pipelines.web.views import PageView
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
@@ -184,6 +189,25 @@ def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
     assert found.smallest_found < drift_of(0.8, 4) * errors[1]
     far = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(9000, 0.2), (9000, 0.4)]] * 12))
     assert (far.look, far.next_look, far.decided_at, far.differs) == (4, None, 1, True)
+    # After the end no report comes in the place of those of a window that was left out.
+    every = rows_of(PLANNED, "dark", [[(1000, 0.3), (1000, 0.3)]] * 12)
+    ended = of_metric(PLANNED, [row for row in every if row.window_start > moment(START)])
+    error = (ended.look_high - ended.look_value) / ended.boundary
+    assert ended.smallest_found == pytest.approx(drift_of(0.8, 4) * error)
+
+
+def test_the_page_says_in_which_metric_nothing_was_found_and_from_which_size_on() -> None:
+    rows = rows_of(PLANNED, "dark", [[(1000, 0.3), (1000, 0.3)]] * 12)
+    found = [of_metric(PLANNED, rows)]
+    snapshot: Any = SimpleNamespace(effects=found, plan_of=lambda _: PLANNED, newest=())
+    (page,) = (each for each in PAGES if each.name == "experiments")
+    ((_, _, html),) = make(page, PageView(snapshot, ServedLinks())).sections
+    assert "b, true: no difference from a in dark was found by the planned end." in html
+    assert (
+        f"A true difference of {quantity(found[0].smallest_found, 'share')} would have been found"
+        in html
+    )
+    assert "reports of both arms" in html
 
 
 def simulated(

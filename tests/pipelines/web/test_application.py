@@ -9,10 +9,11 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from html_pages import Html
-from invented_results import NASTY, app_of, ask, changed_results, write_results
+from invented_results import NASTY, PLAN, app_of, ask, changed_results, write_results
 
 from pipelines.http.server import is_loopback
 from pipelines.results.reader import ResultsReader
@@ -20,6 +21,7 @@ from pipelines.web import rendering
 from pipelines.web.access import Access, new_token, token_of
 from pipelines.web.application import Site, application
 from sotto.errors import ParameterError
+from sotto.plan.segments import Experiment
 
 TOKEN = "a token of this test".replace(" ", "-")
 THEME = "/metrics/app.example/look/1/theme"
@@ -323,7 +325,17 @@ def test_ranges_and_what_they_are_compared_with_are_in_the_address(app):
     compared = ask(app, f"{THEME}?since=2025-01-09&against=2025-01-02..2025-01-09").text
     assert "9 Jan 2025 to 23 Jan 2025, compared with 2 Jan 2025 to 9 Jan 2025" in compared
     assert 'value="2025-01-02..2025-01-09"' in compared
+    # The largest is that of light: 1.96 √(0.6 · 0.4 (1/900 + 1/1800)).
+    assert "may move these differences by ± 3.92 points more" in compared
     assert NASTY not in compared
+
+
+def test_arms_are_compared_on_the_page_of_experiments_alone(url):
+    plan = replace(PLAN, experiment=Experiment("os", ("linux", "mac"), 1_000_000))
+    app = application(Site(ResultsReader(url, plans=[plan]), Access()))
+    assert '<option value="os=linux"></option>' not in ask(app, THEME).text
+    refused = ask(app, f"{THEME}?segment=os%3Dlinux&against=all").text
+    assert 'Arms are compared on the page <a href="/experiments">' in refused
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 
 import pytest
 from html_pages import Html
 from invented_results import PLAN, app_of, ask, write_results
+from matplotlib.figure import Figure
 
 from pipelines.results.api import create_router
 from pipelines.results.notes import Notes
@@ -140,6 +143,20 @@ def test_a_chart_is_a_png_in_the_colours_of_a_light_page():
     assert "var(--estimate)" in made.inline
 
 
+def test_a_line_is_broken_where_no_windows_are_and_one_that_stands_alone_is_a_point():
+    starts = [datetime(2025, 1, day, tzinfo=UTC) for day in (1, 8, 22)]
+    line = charts.Line(
+        *("", starts, [(0.1, (0.0, 0.2), "")] * 3, [False] * 3),
+        ends=[each + timedelta(days=7) for each in starts],
+    )
+    panel, axes = charts.SeriesPanel("", "share", [line]), Figure().subplots()
+    charts.series("", [panel], "").draw(axes)
+    joined, alone = (each.get_xdata().tolist() for each in axes.lines[:2])
+    first, second, last = charts.places(starts)
+    assert joined == pytest.approx([first, second, math.nan, last], nan_ok=True)
+    assert alone == [last]
+
+
 @pytest.mark.parametrize(
     "name", ["course-2.svg", "course-x.svg", "gone-1.svg", "course-1.gif", "course-1.html"]
 )
@@ -189,6 +206,8 @@ def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_pat
     assert [note.text for note in notes.read()] == ["Release <4.2>", "Sale"]
     links = re.findall(r'<a href="([^"]+)">before and after', shown)
     assert len(links) == 2
+    by_system = unescape(re.search(r'<a href="([^"]+)">by os</a>\)', shown)[1])
+    assert by_system == unescape(links[0]).replace("&against", "&segment=os&against")
     compared = Html(ask(app, unescape(links[0])).text).text
     assert "16 Jan 2025 to 23 Jan 2025, compared with 2 Jan 2025 to 9 Jan 2025" in compared
 

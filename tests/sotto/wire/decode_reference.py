@@ -82,9 +82,7 @@ def _whole_reason(message, registry):
     rows = [row for run in parsed.groups for row in run.rows]
     if plan.signed != (message[2] == 2) or (plan.signed and not _is_signed(message, rows, plan)):
         return Reason.UNAUTHENTICATED, len(rows)
-    if message[3] >= plan.cells:
-        return Reason.UNKNOWN_CELL, len(rows)
-    return None
+    return (Reason.UNKNOWN_CELL, len(rows)) if message[3] >= plan.cells else None
 
 
 def _is_signed(message, rows, plan):
@@ -126,9 +124,7 @@ def _row_reason(row, index, shard, plan, append):
         return Reason.MISALIGNED_TIME
     if row.event > append + plan.resolution:
         return Reason.FUTURE
-    if append > row.event + metric.horizon:
-        return Reason.LATE
-    return 0
+    return Reason.LATE if append > row.event + metric.horizon else 0
 
 
 def columns_of(batches):
