@@ -14,6 +14,7 @@ from mechanisms.arrays import Bools, Floats
 from mechanisms.estimators.seasons import without_season
 from pipelines.alerts.configuration import Configuration, Holiday, MetricWatched
 from pipelines.alerts.kept import Figure
+from pipelines.results.grouping import grouped
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import EstimateRecord
 from sotto.errors import ParameterError
@@ -74,17 +75,13 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
     Raises ParameterError if a metric is named that has no results, or if the plan that says when
     the last level is due is not known.
     """
-    clocks = {each.collector: each.clock for each in reader.health()}
+    clocks = {each.collector: each.clock for each in reader.health() if each.clock is not None}
     settled = _Settling(reader.plans(), configuration.settle)
     found: list[Series] = []
     for wanted in configuration.metrics or _all(reader):
-        rows: dict[Figure, list[EstimateRecord]] = {}
-        for row in _rows(reader, wanted):
-            clock = clocks.get(row.collector)
-            if clock is None or not row.complete:
-                continue
-            if row.window_end + settled.after(row) <= clock:
-                rows.setdefault(_figure(row), []).append(row)
+        due = (row for row in _rows(reader, wanted) if row.complete and row.collector in clocks)
+        over = (row for row in due if row.window_end + settled.after(row) <= clocks[row.collector])
+        rows = grouped(over, _figure)
         for figure, of in rows.items():
             if wanted.items is not None or not _is_rest(figure, rows):
                 found.append(_series(figure, of, wanted, configuration.holidays))
@@ -157,9 +154,7 @@ def _series(
     wanted: MetricWatched,
     holidays: Sequence[Holiday],
 ) -> Series:
-    by_start: dict[datetime, list[EstimateRecord]] = {}
-    for row in rows:
-        by_start.setdefault(row.window_start, []).append(row)
+    by_start = grouped(rows, lambda row: row.window_start)
     last = max(by_start)
     first = max(min(by_start), last - (MOST_WINDOWS - 1) * figure.length)
     windows = (last - first) // figure.length + 1

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from pipelines.results.grouping import grouped
 from pipelines.sources.kafka import PartitionName
 from pipelines.sources.kafka_reader import PartitionId, Reader
 from sotto.kafka.brokers import Broker
@@ -42,9 +43,7 @@ class ArrivalTimes:
 
     def read(self, names: Sequence[PartitionName]) -> list[Arrival]:
         """Return the newest records of partitions; those of a topic are compared."""
-        topics: dict[str, list[PartitionName]] = {}
-        for name in names:
-            topics.setdefault(name.topic, []).append(name)
+        topics = grouped(names, lambda name: name.topic)
         with closing(Reader(self._broker)) as reader:
             return [each for topic in topics.values() for each in self._topic(reader, topic)]
 

@@ -28,6 +28,7 @@ from pipelines.exporter.lag import (
     lag_of_stream,
 )
 from pipelines.exporter.readings import Reading, Status, read
+from pipelines.results.grouping import grouped
 from pipelines.sinks.sql import of_state
 from pipelines.sources.kafka import KafkaTopics
 from sotto.errors import ParameterError
@@ -279,7 +280,7 @@ def readers_of_runs(
         _check_pairs("--log", len(logs), len(states))
         sources = [WatchedLog(log) for log in logs]
     elif broker is not None:
-        named = _by_name(topics)
+        named = grouped(topics, lambda topic: topic.name)
         _check_pairs("the name of --topic", len(named), len(states))
         sources = [WatchedTopics(KafkaTopics(broker, each)) for each in named.values()]
     one = WatchedResults(database, most) if database else None
@@ -301,14 +302,12 @@ def reader_of_streams(
 ) -> Readers:
     """Return what reads the database of sinks, and the topics and the engine of their jobs."""
     streams = []
-    for name, epochs in _by_name(topics).items():
+    for name, epochs in grouped(topics, lambda topic: topic.name).items():
         assert broker is not None
         estimates = SinkTopic(name, "estimates")
         documents = WatchedDocuments(broker, estimates)
         streams.append(WatchedJob(str(estimates), WatchedStream(broker, epochs), documents))
-    of_collector: dict[str, list[CompiledPlan]] = {}
-    for plan in plans:
-        of_collector.setdefault(plan.collector, []).append(plan)
+    of_collector = grouped(plans, lambda plan: plan.collector)
     registries = {collector: Registry(each) for collector, each in of_collector.items()}
     engine = WatchedEngine(flink) if flink else None
     return StreamReaders(WatchedResults(database, most), streams, registries, engine).readings
@@ -320,11 +319,3 @@ def _check_pairs(what: str, given: int, states: int) -> None:
             f"{what} must be given once for each --state, in the same order: "
             f"got {given} for {states}"
         )
-
-
-def _by_name(topics: Sequence[ReportTopic]) -> dict[str, list[ReportTopic]]:
-    """Return the epochs of each name."""
-    found: dict[str, list[ReportTopic]] = {}
-    for topic in topics:
-        found.setdefault(topic.name, []).append(topic)
-    return found

@@ -14,7 +14,6 @@ than two scores (:func:`mechanisms.experiments.at_ends`).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,6 +28,7 @@ from mechanisms.looks import arm_variance, boundaries, drift_of
 from pipelines.aggregation.comparison import ERROR
 from pipelines.aggregation.result_rows import shared_part
 from pipelines.results.fields import milliseconds, moment
+from pipelines.results.grouping import grouped
 from pipelines.results.records import ArmEffect, EstimateRecord, MetricKey
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.segments import PlannedDecision
@@ -46,12 +46,10 @@ def effects_of(plan: CompiledPlan, rows: Sequence[EstimateRecord]) -> Iterator[A
     """
     if plan.experiment is None:
         return
-    by_metric: Mapping[str, list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        by_metric[row.metric].append(row)
+    by_metric = grouped(rows, lambda row: row.metric)
     planned = plan.decision
     for metric in sorted(plan.metrics, key=lambda each: not planned or each.name != planned.metric):
-        yield from _of_metric(plan, metric, by_metric[metric.name])
+        yield from _of_metric(plan, metric, by_metric.get(metric.name, ()))
 
 
 def _of_metric(
@@ -99,18 +97,13 @@ def _counts(planned: PlannedDecision | None, row: EstimateRecord) -> bool:
 
 
 def _by_arm(rows: Iterator[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
-    found: dict[str, list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        found[row.segment.partition("=")[2]].append(row)
-    return found
+    return grouped(rows, lambda row: row.segment.partition("=")[2])
 
 
 def _items(rows: Sequence[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
     """Return the windows of each item that have figures, without items that repeat another."""
-    found: dict[str, list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        if row.arms and row.value is not None:
-            found[row.item].append(row)
+    known = (row for row in rows if row.arms and row.value is not None)
+    found = grouped(known, lambda row: row.item)
     for contrary, item in _CONTRARY:
         if set(found) == {contrary, item}:
             del found[contrary]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
+from pipelines.results.grouping import grouped
 from pipelines.results.ordinals import metrics_of
-from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate
+from pipelines.results.records import EstimateRecord, RetentionRate
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
@@ -19,10 +20,8 @@ def retention_of(
 ) -> Iterator[RetentionRate]:
     """Yield the retention of all metrics with ages, window by window."""
     metrics = metrics_of(plans)
-    found: dict[tuple[MetricKey, str], list[EstimateRecord]] = {}
-    for row in rows:
-        if row.key in metrics:
-            found.setdefault((row.key, row.segment), []).append(row)
+    known = (row for row in rows if row.key in metrics)
+    found = grouped(known, lambda row: (row.key, row.segment))
     for (key, segment), of_segment in sorted(found.items()):
         for age, (now,), (then,) in _cohorts(metrics[key], of_segment):
             rate = retention([estimate_of(now)], [estimate_of(then)], metrics[key].panel)
@@ -78,10 +77,8 @@ def _cohorts(
     measure, step = metric.measure, timedelta(milliseconds=metric.window)
     if measure is None or (measure.kind, measure.every) != ("age", metric.window):
         return
-    shares: dict[tuple[datetime, str], list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        if row.kind == "share" and row.standard_error is not None:
-            shares[row.window_start, row.item].append(row)
+    known = (row for row in rows if row.kind == "share" and row.standard_error is not None)
+    shares = grouped(known, lambda row: (row.window_start, row.item))
     for start in sorted({start for start, _ in shares}):
         for age, label in [*enumerate(metric.labels)][1:-1]:
             now = shares.get((start + age * step, label))
@@ -90,11 +87,18 @@ def _cohorts(
                 yield age, now, then
 
 
-def estimate_of(row: EstimateRecord) -> Estimate:
-    """Return the estimate of a row, with a normal interval; NaN and infinite where none is."""
+def estimate_of(row: EstimateRecord, limit: int = 1) -> Estimate:
+    """Return the estimate of a row, with a normal interval; NaN and infinite where none is.
+
+    A pseudonym can have ``limit`` reports in the window, whose scores follow from what is stated.
+    """
     value = math.nan if row.value is None else row.value
     error = math.inf if row.standard_error is None else row.standard_error
-    return Estimate(value, error, row.reports, row.reports_by_level)
+    found = Estimate(value, error, row.reports, row.reports_by_level, reach=row.reach)
+    if row.forged_down is None or row.forged_up is None:
+        return found
+    one = (row.reports + 1) / limit
+    return replace(found, scores=(value - one * row.forged_down, value + one * row.forged_up))
 
 
 def ends_of(found: Estimate) -> tuple[float | None, float | None, float | None]:

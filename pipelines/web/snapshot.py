@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from pipelines.alerts.watch import AlertWatch
+from pipelines.results.grouping import grouped
 from pipelines.results.notes import TimeNote
 from pipelines.results.ordinals import ASKED, BOUNDS, asked_of, metrics_of, readable
 from pipelines.results.reader import Chosen, ResultsReader
@@ -68,9 +69,7 @@ class ResultsSnapshot:
 
         Newest versions first. No other windows are read.
         """
-        found: dict[MetricKey, list[Window]] = {}
-        for window in self.reader.newest_windows():
-            found.setdefault(window.key, []).append(window)
+        found = grouped(self.reader.newest_windows(), lambda window: window.key)
         order = {key: at for at, key in enumerate(self._metrics)}
         last = len(order)
         ordered = sorted(found, key=lambda key: (order.get(key, last), key[:2], -key[2], key[3]))
@@ -94,7 +93,7 @@ class ResultsSnapshot:
             if (figure := asked_of(self.metric_of(row.key))) is not None
         }
         others = [row for row in readable(found, self.metric_of) if row.kind not in ASKED]
-        return by_metric([*self.courses([*asked.values()], 1), *others])
+        return grouped([*self.courses([*asked.values()], 1), *others], lambda row: row.key)
 
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return the estimates of figures in windows up to their own: see the reader's method."""
@@ -136,10 +135,7 @@ class ResultsSnapshot:
     @cached_property
     def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
         """Reports that honest devices do not send, by metric and start of the window."""
-        found: dict[tuple[MetricKey, datetime], list[Alarm]] = {}
-        for each in self.reader.alarms():
-            found.setdefault((each.key, each.window_start), []).append(each)
-        return found
+        return grouped(self.reader.alarms(), lambda each: (each.key, each.window_start))
 
     @cached_property
     def rejections(self) -> list[Rejection]:
@@ -207,11 +203,3 @@ class ResultsSnapshot:
                 name = (each.kind, each.item, each.segment)
                 found.setdefault(name, {})[each.window_start] = each
         return found
-
-
-def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:
-    """Return estimates by the metric that they are of."""
-    found: dict[MetricKey, list[EstimateRecord]] = {}
-    for row in rows:
-        found.setdefault(row.key, []).append(row)
-    return found
