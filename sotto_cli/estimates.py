@@ -49,6 +49,7 @@ from sotto_cli.options import add, add_format, add_results, reader_of, warn
 if TYPE_CHECKING:
     from pipelines.results.range_windows import WindowRange
     from pipelines.results.reader import ResultsReader
+    from pipelines.results.records import RangeComparison, RangeEstimate
     from pipelines.results.views import RowSet
 
 
@@ -106,13 +107,11 @@ def _computed(
 
     found: Sequence[Any]
     if (wanted := _range_of(args)) is not None:
-        plans = reader.plans()
-        if args.compare is None:
-            found = reader.range_estimates(wanted)
-            return printed.ranges(of_range(found, plans), everything=args.all), views.RANGES, found
-        found = reader.compared(wanted, wanted.against(args.compare))
-        lines = printed.comparisons(of_range(found, plans), everything=args.all)
-        return lines, views.COMPARISONS, found
+        kind, found = views.RANGES, reader.range_estimates(wanted)
+        if args.compare is not None:
+            kind, found = views.COMPARISONS, reader.compared(wanted, wanted.against(args.compare))
+        shown: list[RangeEstimate | RangeComparison] = of_range(found, reader.plans())
+        return printed.ranges(shown, everything=args.all, under=args.under), kind, found
     if not (args.experiment or args.returning):
         return None
     if args.window is not None or args.under is not None:
@@ -133,12 +132,12 @@ def _range_of(args: argparse.Namespace) -> WindowRange | None:
     since, until = (None if each is None else moment(each) for each in (args.since, args.to))
     if not (since or until or args.compare):
         return None
-    if args.metric is None or args.experiment or args.under is not None or args.window is not None:
+    if args.metric is None or args.experiment or args.window is not None:
         raise ParameterError(
-            "--from, --to and --compare are of one --metric, without --window, --under and "
-            "--experiment"
+            "--from, --to and --compare are of one --metric, without --window and --experiment"
         )
-    return WindowRange(args.metric, since, until, args.segment or "", args.by, args.collector)
+    chosen = args.segment or "", args.by, args.collector
+    return WindowRange(args.metric, since, until, *chosen, under=args.under)
 
 
 def _print(

@@ -75,17 +75,13 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
     Raises ParameterError if a metric is named that has no results, or if the plan that says when
     the last level is due is not known.
     """
-    clocks = {each.collector: each.clock for each in reader.health()}
+    clocks = {each.collector: each.clock for each in reader.health() if each.clock is not None}
     settled = _Settling(reader.plans(), configuration.settle)
     found: list[Series] = []
     for wanted in configuration.metrics or _all(reader):
-        rows: dict[Figure, list[EstimateRecord]] = {}
-        for row in _rows(reader, wanted):
-            clock = clocks.get(row.collector)
-            if clock is None or not row.complete:
-                continue
-            if row.window_end + settled.after(row) <= clock:
-                rows.setdefault(_figure(row), []).append(row)
+        due = (row for row in _rows(reader, wanted) if row.complete and row.collector in clocks)
+        over = (row for row in due if row.window_end + settled.after(row) <= clocks[row.collector])
+        rows = grouped(over, _figure)
         for figure, of in rows.items():
             if wanted.items is not None or not _is_rest(figure, rows):
                 found.append(_series(figure, of, wanted, configuration.holidays))

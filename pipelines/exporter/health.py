@@ -280,7 +280,7 @@ def readers_of_runs(
         _check_pairs("--log", len(logs), len(states))
         sources = [WatchedLog(log) for log in logs]
     elif broker is not None:
-        named = _by_name(topics)
+        named = grouped(topics, lambda topic: topic.name)
         _check_pairs("the name of --topic", len(named), len(states))
         sources = [WatchedTopics(KafkaTopics(broker, each)) for each in named.values()]
     one = WatchedResults(database, most) if database else None
@@ -302,7 +302,7 @@ def reader_of_streams(
 ) -> Readers:
     """Return what reads the database of sinks, and the topics and the engine of their jobs."""
     streams = []
-    for name, epochs in _by_name(topics).items():
+    for name, epochs in grouped(topics, lambda topic: topic.name).items():
         assert broker is not None
         estimates = SinkTopic(name, "estimates")
         documents = WatchedDocuments(broker, estimates)
@@ -319,8 +319,3 @@ def _check_pairs(what: str, given: int, states: int) -> None:
             f"{what} must be given once for each --state, in the same order: "
             f"got {given} for {states}"
         )
-
-
-def _by_name(topics: Sequence[ReportTopic]) -> dict[str, list[ReportTopic]]:
-    """Return the epochs of each name."""
-    return grouped(topics, lambda topic: topic.name)

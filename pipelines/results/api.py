@@ -209,6 +209,7 @@ class _RangeQuery(_MetricQuery):
     by: _Text | None = Field(
         None, description="of each segment by these attributes", examples=["os,app_version"]
     )
+    under: float | None = Field(None, ge=0, le=1, description="if that share is forged")
 
     @property
     def wanted(self) -> WindowRange:

@@ -14,7 +14,6 @@ than two scores (:func:`mechanisms.experiments.at_ends`).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -103,10 +102,8 @@ def _by_arm(rows: Iterator[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
 
 def _items(rows: Sequence[EstimateRecord]) -> dict[str, list[EstimateRecord]]:
     """Return the windows of each item that have figures, without items that repeat another."""
-    found: dict[str, list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        if row.arms and row.value is not None:
-            found[row.item].append(row)
+    known = (row for row in rows if row.arms and row.value is not None)
+    found = grouped(known, lambda row: row.item)
     for contrary, item in _CONTRARY:
         if set(found) == {contrary, item}:
             del found[contrary]

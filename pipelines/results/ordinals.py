@@ -104,9 +104,10 @@ def of_range(rows: Iterable[_Row], plans: Iterable[CompiledPlan]) -> list[_Row]:
 
 def _moved(row: _Row, offset: float, sign: int = 1) -> _Row:
     """Return the estimate of a number that exceeds this one, or its negative, by ``offset``."""
-    moved = dict.fromkeys(("value", "shown", "against", "low", "high"), offset)
+    ends = "low", "high", "under_low", "under_high"
+    moved = dict.fromkeys(("value", "shown", "against", *ends), offset)
     if isinstance(row, RangeComparison):
-        moved |= dict.fromkeys(("difference", "low", "high"), 0.0)
+        moved |= dict.fromkeys(("difference", *ends), 0.0)
     found: dict[str, Any] = {
         name: None if (each := getattr(row, name)) is None else by + sign * each
         for name, by in moved.items()
@@ -114,9 +115,11 @@ def _moved(row: _Row, offset: float, sign: int = 1) -> _Row:
     }
     if sign < 0:
         found["low"], found["high"] = found["high"], found["low"]
+        found["forged_down"], found["forged_up"] = row.forged_up, row.forged_down
     if sign < 0 and isinstance(row, EstimateRecord):
         found["reach"] = row.reach and tuple((down, up) for up, down in row.reach)
-        found["forged_down"], found["forged_up"] = row.forged_up, row.forged_down
+    elif sign < 0:
+        found["under_low"], found["under_high"] = found["under_high"], found["under_low"]
     return replace(row, **found)
 
 
@@ -146,4 +149,6 @@ def _middle(least: _Row, most: _Row) -> _Row:
         # One forged report widens the interval below by what it does to one, above to the other.
         known = zip(least.reach or (), most.reach or (), strict=False)
         changed["reach"] = tuple((up, down) for (up, _), (_, down) in known) or None
+    elif isinstance(least, RangeEstimate):
+        changed["under_low"] = least.under_low
     return replace(most, **changed)

@@ -33,6 +33,7 @@ from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 
 Row: TypeAlias = Mapping[str, Any]
+_OfRange: TypeAlias = RangeEstimate | RangeComparison
 #: The columns that name a window.
 Window: TypeAlias = tuple[Any, ...]
 
@@ -45,8 +46,17 @@ _EFFECT_HEADS = (
     *("arm", "of", "first arm", "difference", "at {} looks", "p-value", "found from"),
     *("reports", "windows", ""),
 )
-_RANGE_HEADS = ("", "estimate", "95 % interval", "reports", "windows", "method")
-_DIFFERENCE_HEADS = ("", "estimate", "against", "difference", "95 % interval", "found from", "")
+#: Columns of ranges, and of how they differ: a field, or the ends of an interval.
+_INTERVALS = {"95 % interval": "low high", "{:g} % forged": "under_low under_high"}
+_INTERVALS |= {"forged down": "forged_down", "forged up": "forged_up"}
+_RANGE = {"estimate": "value", **_INTERVALS, "reports": "reports", "windows": "windows"}
+_DIFFERENCE = {"estimate": "value", "against": "against", "difference": "difference"}
+_DIFFERENCE |= {**_INTERVALS, "found from": "smallest_found"}
+_COMPARED = (
+    "'found from' is the smallest true difference that is told from zero in 80 % of",
+    "cases. Intervals are of the reports counted, and each holds by itself: of many",
+    "figures looked at, one in twenty is off by chance.",
+)
 
 
 @dataclass(frozen=True)
@@ -346,19 +356,30 @@ def _effect(row: ArmEffect) -> tuple[str, ...]:
     return (row.arm, of, *figures, f"{row.reports:,}", f"{row.windows:,}", differs)
 
 
-def ranges(found: Sequence[RangeEstimate], *, everything: bool) -> list[str]:
-    """Return estimates of ranges for people to read: a block a metric and segment."""
+def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None = None) -> list[str]:
+    """Return estimates of ranges, or how they differ, for people: a block a metric and segment.
+
+    ``under`` is the share of forged reports of which rows have what the truth may be.
+    """
     lines: list[str] = []
+    compared = any(isinstance(row, RangeComparison) for row in found)
+    columns = (_DIFFERENCE if compared else _RANGE).items()
+    asked = [(head, names.split()) for head, names in columns if under or "under" not in names]
+    heads = [head.format(100 * (under or 0.0)) for head, _ in asked]
     for title, block in groupby(found, _range_title):
-        rows = [each for each in block if everything or _stands_out(each)]
-        cells: list[tuple[str, ...]] = [_RANGE_HEADS]
-        for row in rows:
-            remark = "biased" if row.low is None else "" if row.method == "unbiased" else row.method
-            interval = _interval(row.low, row.high)
-            numbers = (_number(row.value), interval, f"{row.reports:,}", f"{row.windows:,}")
-            cells.append((_name(row.kind, row.item, row.unit), *numbers, str(remark or "")))
+        cells: list[tuple[str, ...]] = [("", *heads, "method")]
+        for row in block:
+            if everything or _stands_out(row):
+                figures = (_told(*(getattr(row, each) for each in names)) for _, names in asked)
+                method = "" if row.method in (None, "unbiased") else row.method
+                remark = "biased" if row.low is None else str(method)
+                cells.append((_name(row.kind, row.item, row.unit), *figures, remark))
         lines += [title, *_indented(cells), ""]
-    return lines
+    return lines + [*_COMPARED] * compared
+
+
+def _told(value: float | None, *end: float | None) -> str:
+    return _interval(value, *end) if end else _number(None if value is None else float(value))
 
 
 def retention(found: Sequence[RetentionRate]) -> list[str]:
@@ -378,37 +399,18 @@ def retention(found: Sequence[RetentionRate]) -> list[str]:
     )
 
 
-def comparisons(found: Sequence[RangeComparison], *, everything: bool) -> list[str]:
-    """Return how ranges or segments differ, for people to read: a block a metric and segment."""
-    lines: list[str] = []
-    for title, block in groupby(found, _compared_title):
-        cells: list[tuple[str, ...]] = [_DIFFERENCE_HEADS]
-        for row in block:
-            if everything or _stands_out(row):
-                figures = (row.value, row.against, row.difference)
-                numbers = (*map(_number, figures), _interval(row.low, row.high))
-                smallest, remark = _number(row.smallest_found), "biased" * (row.low is None)
-                cells.append((_name(row.kind, row.item, row.unit), *numbers, smallest, remark))
-        lines += [title, *_indented(cells), ""]
-    lines.append("'found from' is the smallest true difference that is told from zero in 80 % of")
-    lines.append("cases. Intervals are of the reports counted, and each holds by itself: of many")
-    lines.append("figures looked at, one in twenty is off by chance.")
-    return lines
-
-
-def _range_title(row: OfRange) -> str:
+def _range_title(row: _OfRange) -> str:
     start, end = (time_text(milliseconds(each)) for each in (row.start, row.end))
     left_out = f", {row.left_out:,} windows left out" if row.left_out else ""
     name = f" [{row.segment}]" if row.segment else ""
-    return f"{row.metric}{name}, {start} to {end} ({row.plan} version {row.version}){left_out}"
-
-
-def _compared_title(row: RangeComparison) -> str:
-    start, end = (time_text(milliseconds(each)) for each in (row.against_start, row.against_end))
-    against = f"{start} to {end}"
-    if (row.against_start, row.against_end) == (row.start, row.end):
+    title = f"{row.metric}{name}, {start} to {end} ({row.plan} version {row.version}){left_out}"
+    if not isinstance(row, RangeComparison):
+        return title
+    ends = row.against_start, row.against_end
+    against = " to ".join(time_text(milliseconds(each)) for each in ends)
+    if ends == (row.start, row.end):
         against = row.against_segment or "all reports"
-    return f"{_range_title(row)} against {against}"
+    return f"{title} against {against}"
 
 
 def _name(kind: str, item: str, unit: str | None) -> str:

@@ -10,7 +10,6 @@ from datetime import datetime
 
 import numpy as np
 
-from mechanisms.estimate import Estimate
 from mechanisms.items import Method
 from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.comparison import Ends
@@ -19,9 +18,11 @@ from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication
 from pipelines.aggregation.published import NOTHING, PublishedWindow
 from pipelines.aggregation.result_rows import rows_of_sum, strings_of
-from pipelines.results.fields import milliseconds
+from pipelines.results.fields import fields_of, milliseconds, record_of
 from pipelines.results.range_windows import WindowRun
 from pipelines.results.ranges import NO_AVERAGES, ItemKey, PooledItem, cycle_of, effect_of
+from pipelines.results.records import EstimateRecord
+from pipelines.results.retention import estimate_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.published import published_of
 
@@ -95,13 +96,15 @@ class _Sum:
         if not any(by_level):
             return
         effect = effect_of(self.run, self.cycles, by_level)
-        for row in rows_of_sum(metric, self.counts, strings, least, self.strata, effect):
-            of_tables = row["kind"] in NO_AVERAGES or metric.type == "string"
-            if not of_tables or row["value"] is None or not math.isfinite(row["value"]):
+        nameless = dict.fromkeys(each.stored for each in fields_of(EstimateRecord))
+        for each in rows_of_sum(metric, self.counts, strings, least, self.strata, effect):
+            row = record_of(EstimateRecord, {**nameless, **each})
+            of_tables = row.kind in NO_AVERAGES or metric.type == "string"
+            if not of_tables or row.value is None or not math.isfinite(row.value):
                 continue
-            found = Estimate(row["value"], math.inf, row["n"], tuple(row["reports_by_level"]))
-            if (error := row["standard_error"]) is not None:
-                found = replace(found, standard_error=error, region=Ends(row["low"], row["high"]))
-            item = PooledItem(found, 1.0, found.n, self.windows, self.cycles, row["unit"])
-            item = replace(item, method=Method(row["method"]), significant=row["significant"])
-            yield (row["kind"], row["item"]), item
+            found = estimate_of(row, metric.limit)
+            if row.low is not None and row.high is not None:
+                found = replace(found, region=Ends(row.low, row.high))
+            method = Method(row.method or Method.UNBIASED)
+            figures = found, 1.0, found.n, self.windows, self.cycles, row.unit, method
+            yield (row.kind, row.item), PooledItem(*figures, row.significant, [found])

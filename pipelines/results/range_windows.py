@@ -46,6 +46,8 @@ class WindowRange:
         place of ``segment``.
     collector, plan, version : optional
         Only of these.
+    under : float in [0, 1], optional
+        A share of forged reports: estimates then have what the truth may be.
     """
 
     metric: str
@@ -56,6 +58,7 @@ class WindowRange:
     collector: str | None = None
     plan: str | None = None
     version: int | None = None
+    under: float | None = None
 
     def against(self, text: str) -> WindowRange:
         """Return the range or segment that a text names, to compare this one with.

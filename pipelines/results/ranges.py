@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from mechanisms.estimate import Estimate
+from mechanisms.estimate import Estimate, forged, nothing
 from mechanisms.estimators.pooling import (
     PooledDifference,
     difference,
@@ -48,6 +48,9 @@ class ArmsComparedError(ParameterError):
 ItemKey: TypeAlias = tuple[str, str]
 #: Estimates that have a value, by metric, start of the window and segment.
 _Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
+#: How far one pseudonym lowers an estimate, and raises it; by how much it is too high, and too low,
+#: with a share of forged reports. What is not known is no finite number.
+_Moves: TypeAlias = tuple[float, float, float, float]
 #: Kinds of estimates that are no averages over reports, or are made of tables together with such.
 NO_AVERAGES = frozenset(
     {"quantile", "cdf", "conversion", "retention", "string", "unexplained", "false_names"}
@@ -59,7 +62,8 @@ class PooledItem:
     """An estimate of a range, as if all its noise were drawn anew, and by what its variance grows.
 
     ``weight`` is what it counts in an estimate of more reports, ``windows`` how many it is of;
-    ``cycles`` are the reports of each cycle of panels, in which all are of different devices.
+    ``cycles`` are the reports of each cycle of panels, in which all are of different devices;
+    ``averaged`` are the estimates of windows of which it is an average.
     """
 
     drawn: Estimate
@@ -70,6 +74,24 @@ class PooledItem:
     unit: str | None
     method: Method = Method.UNBIASED
     significant: bool | None = None
+    averaged: Sequence[Estimate] = (nothing((1,)),)
+
+    def moved(self, limit: int, share: float | None) -> _Moves:
+        """Return what forged reports do: a pseudonym's, ``limit`` in one window, and a share.
+
+        They may be of the windows where they do most. A report that scores s there moves an average
+        x of n reports to x + (s - x) / (n + 1).
+        """
+        scores = [each.scores or (-math.inf, math.inf) for each in self.averaged]
+        by_level = [n for each in self.averaged for n in each.reports_by_level]
+        reach: list[Sequence[float]] = []
+        for each in self.averaged:
+            reach += each.reach or [(math.inf, math.inf)] * len(each.reports_by_level)
+        wrong = (math.nan, math.nan) if share is None else forged(share, by_level, reach)
+        part = limit / (self.drawn.n + 1)
+        down = self.drawn.value - min(least for least, _ in scores)
+        up = max(most for _, most in scores) - self.drawn.value
+        return part * down, part * up, *wrong
 
     @property
     def estimate(self) -> Estimate:
@@ -84,37 +106,53 @@ class RangePart:
     run: WindowRun
     items: Mapping[ItemKey, PooledItem]
 
-    def named(self) -> dict[str, Any]:
-        """Return the fields of a record that name what it is of."""
-        run = self.run
+    def named(self, key: ItemKey) -> dict[str, Any]:
+        """Return the fields of a record that say what it is of, and the estimate."""
+        run, found = self.run, self.items[key]
         return {
             **run.key._asdict(),
             "start": run.windows[0].window_start,
             "end": run.windows[-1].window_end,
             "segment": run.segment,
             "left_out": run.left_out,
+            "kind": key[0],
+            "item": key[1],
+            "value": found.drawn.value,
+            "unit": found.unit,
+            "reports": found.drawn.n,
         }
 
-    def records(self) -> Iterator[RangeEstimate]:
-        """Yield the estimates."""
-        for (kind, item), each in self.items.items():
+    def records(self, under: float | None = None) -> Iterator[RangeEstimate]:
+        """Yield the estimates; with what the truth may be if a share ``under`` is forged."""
+        for key, each in self.items.items():
             low, high, error = (None,) * 3 if each.method.biased else ends_of(each.estimate)
             yield RangeEstimate(
-                **self.named(),
-                kind=kind,
-                item=item,
-                value=each.drawn.value,
-                low=low,
-                high=high,
+                **self.named(key),
+                **_ends((low, high), each.moved(self.run.metric.limit, under)),
                 standard_error=error,
-                unit=each.unit,
                 method=each.method.value,
                 significant=each.significant,
-                reports=each.drawn.n,
                 windows=each.windows,
             )
 
 
+def _ends(
+    ends: tuple[float | None, float | None], moves: _Moves, others: _Moves = (0.0, 0.0, 0.0, 0.0)
+) -> dict[str, Any]:
+    """Return the fields of a record that have ends, and how far forged reports move what it is of.
+
+    ``ends`` are those of an interval; ``others`` are the moves of what the estimate is less by.
+    """
+    opposite = others[1], others[0], others[3], others[2]
+    down, up, over, short = map(sum, zip(moves, opposite, strict=True))
+    found = {"forged_down": down, "forged_up": up}
+    if ends[0] is not None and ends[1] is not None:
+        found |= {"under_low": ends[0] - over, "under_high": ends[1] + short}
+    known = {name: each for name, each in found.items() if math.isfinite(each)}
+    return {"low": ends[0], "high": ends[1], **known}
+
+
+_Parts: TypeAlias = Sequence[RangePart]
 #: Returns estimates from added tables of runs of a metric's windows, in their order.
 AddedTables: TypeAlias = Callable[[Sequence[WindowRun]], Sequence[Mapping[ItemKey, PooledItem]]]
 
@@ -131,7 +169,8 @@ def parts_of(
 
     Raises ParameterError if nothing can be estimated.
     """
-    rows = _by_window(estimates)
+    known = (row for row in estimates if row.value is not None)
+    rows = grouped(known, lambda row: (row.key, row.window_start, row.segment))
     of_tables: list[Mapping[ItemKey, PooledItem]] = [{}] * len(runs)
     if tables is not None:
         groups = groupby(runs, lambda run: run.key)
@@ -176,7 +215,9 @@ def _retention(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
 
 def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> PooledItem:
     in_window = design_effect(run.plan, run.metric)
-    estimates = [estimate_of(row).widened(1 / in_window) for row, _ in rows]
+    estimates = [estimate_of(row, run.metric.limit).widened(1 / in_window) for row, _ in rows]
+    # Forged reports change the weights of a quotient, too.
+    quotient = run.metric.missing and rows[0][0].kind == "mean"
     cycles: dict[int, int] = defaultdict(int)
     for row, _ in rows:
         cycles[cycle_of(run, row.window_start)] += row.reports
@@ -190,6 +231,7 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
         cycles,
         rows[0][0].unit,
         max(methods, key=lambda each: each.biased, default=Method.UNBIASED),
+        averaged=[nothing((1,))] if quotient else estimates,
     )
 
 
@@ -215,11 +257,11 @@ def _present(metric: CompiledMetric, rows: Sequence[EstimateRecord]) -> float:
     return 1 - sum(each for each in shares if each is not None)
 
 
-def compared(parts: Sequence[RangePart], others: Sequence[RangePart]) -> list[RangeComparison]:
+def compared(parts: _Parts, others: _Parts, under: float | None = None) -> list[RangeComparison]:
     """Return how much the estimates of parts exceed those of others, of the same metric.
 
     A part is compared with the one of its segment, or with the only one. Both are of the same
-    windows, or have none in common.
+    windows, or have none in common. ``under`` is a share of the reports of each that is forged.
 
     Raises ParameterError where they cannot be compared.
     """
@@ -230,8 +272,7 @@ def compared(parts: Sequence[RangePart], others: Sequence[RangePart]) -> list[Ra
             against = [each for each in against if each.run.segment == part.run.segment]
         for other in against:
             if len(parts) == 1 or part.run != other.run:
-                nested = _are_nested(part.run, other.run)
-                found += _differences(part, other, nested=nested)
+                found += _compared(part, other, under)
     if not found:
         raise ParameterError(
             "the two have no estimate in common: both must be of one version of a plan, and of "
@@ -268,34 +309,28 @@ def _are_nested(run: WindowRun, other: WindowRun) -> bool:
     return False
 
 
-def _differences(part: RangePart, other: RangePart, *, nested: bool) -> Iterator[RangeComparison]:
-    for (kind, item), one in part.items.items():
-        if (two := other.items.get((kind, item))) is None:
+def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterator[RangeComparison]:
+    nested = _are_nested(part.run, other.run)
+    for key, one in part.items.items():
+        if (two := other.items.get(key)) is None:
             continue
-        if nested and kind not in NO_AVERAGES:
+        found = difference(one.estimate, two.estimate)
+        if nested and key[0] not in NO_AVERAGES:
             found = _of_segment(part.run, one, two)
-        else:
-            found = difference(one.estimate, two.estimate)
-        biased = one.method.biased or two.method.biased
-        known = not biased and math.isfinite(found.standard_error)
+        known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
+        ends = (found.low, found.high) if known else (None, None)
         yield RangeComparison(
-            **part.named(),
+            **part.named(key),
+            **_ends(ends, *(each.moved(part.run.metric.limit, under) for each in (one, two))),
             against_start=other.run.windows[0].window_start,
             against_end=other.run.windows[-1].window_end,
             against_segment=other.run.segment,
-            kind=kind,
-            item=item,
-            unit=one.unit,
             method=(two if two.method.biased else one).method.value,
-            value=one.drawn.value,
             against=two.drawn.value,
             difference=without_float_error(found.value, found.standard_error),
-            low=found.low if known else None,
-            high=found.high if known else None,
             standard_error=found.standard_error if known else None,
             significant=found.significant if known else None,
             smallest_found=found.smallest_found if known else None,
-            reports=one.drawn.n,
             against_reports=two.drawn.n,
         )
 
@@ -307,8 +342,3 @@ def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDif
     rest = effect_of(run, cycles, [max(all_ - own, 0) for own, all_ in levels])
     share = min(max(one.weight / whole.weight, 0.0), 1.0)
     return part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
-
-
-def _by_window(rows: Iterable[EstimateRecord]) -> _Rows:
-    known = (row for row in rows if row.value is not None)
-    return grouped(known, lambda row: (row.key, row.window_start, row.segment))

@@ -221,7 +221,7 @@ class ResultsReader:
         Raises ParameterError if there is nothing of it, or its plan is not known.
         """
         found = self.at_once(lambda reader: reader._parts(wanted))
-        return [record for part in found for record in part.records()]
+        return [record for part in found for record in part.records(wanted.under)]
 
     def retention(self, chosen: Chosen = Chosen()) -> list[RetentionRate]:
         """Return what part of the devices that were new in a window came again, by age.
@@ -241,7 +241,7 @@ class ResultsReader:
         :meth:`range_estimates`, and if reports would be on both sides.
         """
         both = self.at_once(lambda reader: (reader._parts(one), reader._parts(other)))
-        return compared(*both)
+        return compared(*both, one.under)
 
     def _parts(self, wanted: WindowRange) -> list[RangePart]:
         chosen = Chosen(wanted.collector, wanted.plan, wanted.version, wanted.metric)

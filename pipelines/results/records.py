@@ -267,6 +267,10 @@ class OfRange(OfMetric):
     method: Annotated[
         str | None, About("how far the estimate can be relied on, as of windows", "unbiased")
     ]
+    forged_down: Annotated[float | None, About("how far one forger can lower it, at most")] = None
+    forged_up: Annotated[float | None, About("how far one forger can raise it, at most")] = None
+    under_low: Annotated[float | None, About("least truth if the share asked for is forged")] = None
+    under_high: Annotated[float | None, About("largest truth if that share is forged")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -90,10 +89,8 @@ def _cohorts(
     measure, step = metric.measure, timedelta(milliseconds=metric.window)
     if measure is None or (measure.kind, measure.every) != ("age", metric.window):
         return
-    shares: dict[tuple[datetime, str], list[EstimateRecord]] = defaultdict(list)
-    for row in rows:
-        if row.kind == "share" and row.standard_error is not None:
-            shares[row.window_start, row.item].append(row)
+    known = (row for row in rows if row.kind == "share" and row.standard_error is not None)
+    shares = grouped(known, lambda row: (row.window_start, row.item))
     for start in sorted({start for start, _ in shares}):
         for age, label in [*enumerate(metric.labels)][1:-1]:
             now = shares.get((start + age * step, label))
@@ -119,11 +116,18 @@ def _of_arrived(row: EstimateRecord, arrived: Arrived) -> Estimate:
     return replace(found, n=n, standard_error=math.hypot(found.standard_error, left_out**0.5))
 
 
-def estimate_of(row: EstimateRecord) -> Estimate:
-    """Return the estimate of a row, with a normal interval; NaN and infinite where none is."""
+def estimate_of(row: EstimateRecord, limit: int = 1) -> Estimate:
+    """Return the estimate of a row, with a normal interval; NaN and infinite where none is.
+
+    A pseudonym can have ``limit`` reports in the window, whose scores follow from what is stated.
+    """
     value = math.nan if row.value is None else row.value
     error = math.inf if row.standard_error is None else row.standard_error
-    return Estimate(value, error, row.reports, row.reports_by_level)
+    found = Estimate(value, error, row.reports, row.reports_by_level, reach=row.reach)
+    if row.forged_down is None or row.forged_up is None:
+        return found
+    one = (row.reports + 1) / limit
+    return replace(found, scores=(value - one * row.forged_down, value + one * row.forged_up))
 
 
 def ends_of(found: Estimate) -> tuple[float | None, float | None, float | None]:

@@ -434,10 +434,8 @@ def rows_of(
     kind: RowSet, records: Iterable[RangeEstimate | RangeComparison | ArmEffect | RetentionRate]
 ) -> list[tuple[object, ...]]:
     """Return records as rows, times in milliseconds."""
-    found = []
-    for record in records:
-        values = (getattr(record, each.name) for each in kind.columns)
-        found.append(
-            tuple(milliseconds(each) if isinstance(each, datetime) else each for each in values)
-        )
-    return found
+    rows = ([getattr(record, each.name) for each in kind.columns] for record in records)
+    return [
+        tuple(milliseconds(each) if isinstance(each, datetime) else each for each in row)
+        for row in rows
+    ]

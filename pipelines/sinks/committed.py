@@ -6,7 +6,6 @@ far it has published publishes the same documents again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from pipelines.results.documents import (
     RejectsDocument,
     WindowDocument,
 )
+from pipelines.results.fields import grouped
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -78,19 +78,16 @@ def _documents(
     job, revision = manifest.state, manifest.generation
     for page in _changed(directory, manifest, registry, since):
         windows, estimates = _rows(*page, registry, candidates)
-        of_window, segments = defaultdict(list), defaultdict(list)
-        for row in estimates:
-            of_window[_key(row)].append(row)
-        for row in windows:
-            if row["segment"]:
-                segments[_key(row)].append(row)
+        of_window = grouped(estimates, _key)
+        segments = grouped((row for row in windows if row["segment"]), _key)
         for window in windows:
             if not window["segment"]:
                 key, end, changed = _key(window), window["window_end"], window["revision"]
                 assert isinstance(end, int)
                 assert isinstance(changed, int)
                 pane = _pane(end, before, manifest.clock)
-                yield WindowDocument.of(job, window, of_window[key], changed, pane, segments[key])
+                rows = of_window.get(key, []), changed, pane, segments.get(key, [])
+                yield WindowDocument.of(job, window, *rows)
     for period in manifest.budgets(registry):
         yield PeriodDocument.of(job, period, revision)
     rejects = add_rows(manifest.expired, manifest.quarantine)

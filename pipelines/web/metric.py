@@ -80,16 +80,12 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
     told = {row.item for row in view.of_kind("group")}
     rows = [row for row in view.of_kind("share") if row.item not in told]
     rows += view.of_kind("group", "conversion")
-    label, unit = "share of reports", "share"
-    if not rows:
-        rows = view.of_kind("mean")
-        if len(rows) < 2:
-            return None
-        unit = rows[0].unit or ""
-        label = unit or "value"
-    known = [row for row in rows if row.value is not None]
-    if not known:
+    means = [] if rows else view.of_kind("mean")
+    known = [row for row in rows or means if row.value is not None]
+    if not known or len(means) == 1:
         return None
+    unit = "share" if rows else known[0].unit or ""
+    label = "share of reports" if rows else unit or "value"
     if view.shown.type in ("category", "top_item"):
         known.sort(key=lambda row: -(row.value or 0))
     first = known[:_CHARTED]

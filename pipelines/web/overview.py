@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pipelines.results.fields import grouped
 from pipelines.results.records import EstimateRecord, MetricKey, Window
 from pipelines.web import alerts, formats
-from pipelines.web.snapshot import by_metric
 from pipelines.web.views import OverviewView, PageView, headlines, name_of, newest, title_of
 from pipelines.web.watching import stale
 from sotto.clocks import now_ms
@@ -61,7 +61,7 @@ def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     shown = wanted[first : first + _CARDS] if part else wanted
     heads = {key: headlines(view.snapshot.headlines.get(key, [])) for key in shown}
     firsts = [rows[0] for rows in heads.values() if rows]
-    courses = by_metric(view.snapshot.courses(firsts, _SPARK))
+    courses = grouped(view.snapshot.courses(firsts, _SPARK), lambda row: row.key)
     return {
         "cards": [_card(view, key, named[key], heads[key], courses.get(key, [])) for key in shown],
         "find": find,

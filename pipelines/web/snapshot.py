@@ -93,7 +93,7 @@ class ResultsSnapshot:
             if (figure := asked_of(self.metric_of(row.key))) is not None
         }
         others = [row for row in readable(found, self.metric_of) if row.kind not in ASKED]
-        return by_metric([*self.courses([*asked.values()], 1), *others])
+        return grouped([*self.courses([*asked.values()], 1), *others], lambda row: row.key)
 
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return the estimates of figures in windows up to their own: see the reader's method."""
@@ -203,8 +203,3 @@ class ResultsSnapshot:
                 name = (each.kind, each.item, each.segment)
                 found.setdefault(name, {})[each.window_start] = each
         return found
-
-
-def by_metric(rows: Sequence[EstimateRecord]) -> dict[MetricKey, list[EstimateRecord]]:
-    """Return estimates by the metric that they are of."""
-    return grouped(rows, lambda row: row.key)

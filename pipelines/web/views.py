@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from pipelines.aggregation.rounding import upward
-from pipelines.results.fields import moment
+from pipelines.results.fields import grouped, moment
 from pipelines.results.ordinals import ASKED, beyond
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.records import (
@@ -129,9 +129,8 @@ class RangeQuery:
         ends = [moment(parse_time(each)) if each else None for each in (self.since, self.until)]
         by = self.segment if self.segment and "=" not in self.segment else None
         segment = "" if by else self.segment
-        return WindowRange(
-            key.metric, ends[0], ends[1], segment, by, key.collector, key.plan, key.version
-        )
+        which = key.collector, key.plan, key.version, self.forged or None
+        return WindowRange(key.metric, ends[0], ends[1], segment, by, *which)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,11 +199,9 @@ def newest(windows: list[Window]) -> Window:
 
 def headlines(rows: list[EstimateRecord]) -> list[EstimateRecord]:
     """Return the estimates that stand for a window, the most telling ones first."""
-    by_kind: dict[str, list[EstimateRecord]] = {}
-    for row in rows:
-        # All is unexplained, without an error, where no candidates are known.
-        if row.value is not None and (row.kind, row.standard_error) != ("unexplained", 0.0):
-            by_kind.setdefault(row.kind, []).append(row)
+    # All is unexplained, without an error, where no candidates are known.
+    known = [row for row in rows if (row.kind, row.standard_error) != ("unexplained", 0.0)]
+    by_kind = grouped((row for row in known if row.value is not None), lambda row: row.kind)
     shares = by_kind.get("share", [])
     if {row.item for row in shares} in ({"true", "false"}, {"yes", "no"}):
         return [row for row in shares if row.item in ("true", "yes")]
@@ -244,7 +241,7 @@ def ends_of(row: EstimateRecord) -> str:
     return formats.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
 
 
-def forged_of(row: EstimateRecord) -> str:
+def forged_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
     """Return how far the forged reports of one more pseudonym can move an estimate.
 
     A bound, rounded up to two digits.

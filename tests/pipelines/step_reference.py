@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pipelines.results.fields import grouped
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
@@ -175,7 +176,4 @@ class Rules:
 
 
 def by_pseudonym(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    grouped: dict[int, list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(row.pseudonym, []).append(row)
-    return grouped
+    return grouped(rows, lambda row: row.pseudonym)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,6 +105,11 @@ def test_a_release_that_slowed_the_start_is_found_and_for_whom(
     said = capsys.readouterr().out
     assert "startup [os=mac], 2025-06-26 to 2025-07-17 (replayed version 1) against" in said
     assert "found from" in said
+    pages = ["--metric", "page", "--from", "2025-06-05", "--under", "5%"]
+    found = {row["item"]: row for row in read(state, capsys, *pages)}["cart"]
+    assert found["under_low"] < found["low"] < found["high"] < found["under_high"]
+    assert main(["estimates", "--state", str(state), *pages]) == 0
+    assert re.search(r"5 % forged +forged down +forged up", capsys.readouterr().out)
 
 
 @pytest.mark.slow
@@ -126,6 +132,9 @@ def test_figures_of_rows_and_of_tables_are_those_of_all_reports(state: Path) -> 
     assert strings["cart"].significant
     assert strings["cart"].value == pytest.approx(0.25, abs=6 * strings["cart"].standard_error)
     assert not strings["about"].significant
+    of_windows = [row for row in reader.estimates() if (row.item, row.segment) == ("cart", "")]
+    least = min(row.forged_up for row in of_windows if row.forged_up) / WEEKS
+    assert 0.8 * least < strings["cart"].forged_up < 1.2 * least
     (mac,) = {row.segment for row in reader.range_estimates(replace(whole, segment="os=mac"))}
     assert mac == "os=mac"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,28 +66,22 @@ def rows_of(
 ) -> list[EstimateRecord]:
     """Return the rows of windows, of which the reports and the average of each arm are given."""
     found, items = [], [""] if plan.metric(metric).range else ["false", "true"]
+    of_window = partial(row, plan, metric)
     for at, arms in enumerate(windows):
         for name, (reports, _) in zip("ab", arms, strict=True):
-            found.append(
-                row(plan, metric, at, kind="arm_share", segment=f"trial={name}", reports=reports)
-            )
+            arm = {"segment": f"trial={name}", "reports": reports}
+            found.append(of_window(at, kind="arm_share", **arm))
         for item in items:
             signed = -1 if item == "false" else 1
             means = [float(item == "false") + signed * mean for _, mean in arms]
-            found.append(
-                row(
-                    plan,
-                    metric,
-                    at,
-                    kind="difference",
-                    item=item,
-                    segment="trial=b",
-                    value=means[1] - means[0],
-                    arms=tuple((n, m) for (n, _), m in zip(arms, means, strict=True)),
-                    reports=sum(n for n, _ in arms),
-                    unit="share",
-                )
-            )
+            pairs = tuple((n, m) for (n, _), m in zip(arms, means, strict=True))
+            figures = {
+                "value": means[1] - means[0],
+                "arms": pairs,
+                "reports": sum(n for n, _ in arms),
+            }
+            named = {"kind": "difference", "item": item, "segment": "trial=b", "unit": "share"}
+            found.append(of_window(at, **named, **figures))
     return found
 
 

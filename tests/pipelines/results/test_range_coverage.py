@@ -7,21 +7,17 @@ all that follows is the program's.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from functools import cache
 
 import numpy as np
 import pytest
+from made_ranges import rows_of, together
 from numpy.typing import NDArray
 from statistical import check_at_least, check_binomial, check_variance
 from step_plans import PERIOD, category, plan
 
-from mechanisms.items import Item
-from pipelines.results.fields import moment
-from pipelines.results.range_windows import WindowRun
-from pipelines.results.ranges import RangePart, compared, parts_of
-from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, Window
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from pipelines.results.ranges import RangePart, compared
+from pipelines.results.records import RangeComparison
+from sotto.plan.compiled import CompiledPlan
 
 pytestmark = pytest.mark.slow
 
@@ -87,69 +83,9 @@ def part_of(
 ) -> RangePart:
     """Return what is estimated of windows, ``(windows, levels)``, from their estimates."""
     metric = made.metrics[0]
-    key = MetricKey(made.collector, made.plan, made.version, metric.name)
-    rows: list[EstimateRecord] = []
-    windows: list[Window] = []
-    by_level = (devices // metric.sent,) * metric.sent
-    for at, of_levels in enumerate(yes, start=2800 + first):
-        window, items = _window(key, metric, at, tuple(of_levels.tolist()), by_level, segment)
-        windows.append(window)
-        rows += items
-    pieces = {each.window_start: [segment] for each in windows}
-    (part,) = parts_of([WindowRun(key, made, segment, windows, 0, pieces)], rows)
-    return part
-
-
-@cache
-def items_of(metric: CompiledMetric, by_level: tuple[int, ...], yes: tuple[int, ...]) -> list[Item]:
-    counts = np.zeros((len(metric.ladder), metric.mechanism.count_length), dtype=np.int64)
-    counts[: metric.sent] = np.transpose([np.subtract(by_level, yes), yes])
-    return list(metric.mechanism.estimate(counts, metric.context(())))
-
-
-@cache
-def _window(
-    key: MetricKey,
-    metric: CompiledMetric,
-    at: int,
-    yes: tuple[int, ...],
-    by_level: tuple[int, ...],
-    segment: str,
-) -> tuple[Window, list[EstimateRecord]]:
-    start, n = moment(at * PERIOD), sum(by_level)
-    of_window = {
-        **key._asdict(),
-        "window_start": start,
-        "window_end": start + timedelta(milliseconds=PERIOD),
-        "segment": segment,
-        "reports": n,
-        "reports_by_level": by_level + (0,) * (len(metric.ladder) - metric.sent),
-        "withheld": None,
-        "revision": 1,
-        "complete": True,
-    }
-    names = EstimateRecord.__dataclass_fields__
-    rows = [
-        EstimateRecord(
-            **dict.fromkeys(names)
-            | of_window
-            | {
-                "kind": item.kind,
-                "item": item.item,
-                "value": item.estimate.value,
-                "standard_error": item.estimate.standard_error,
-                "unit": item.unit,
-                "method": item.method.value,
-                "position": position,
-                "biased": False,
-            }
-        )
-        for position, item in enumerate(items_of(metric, by_level, yes))
-    ]
-    window = Window(
-        **of_window, type=metric.type, mechanism=metric.mechanism.name, minimum_reports=1
-    )
-    return window, rows
+    tables = np.zeros((len(yes), len(metric.ladder), 2), dtype=np.int64)
+    tables[:, : metric.sent] = np.stack([devices // metric.sent - yes, yes], axis=-1)
+    return together(made, [*rows_of(made, metric.name, [*tables], first, segment)])
 
 
 def shares_of(made: CompiledPlan, yes: NDArray[np.int64]) -> NDArray[np.float64]:

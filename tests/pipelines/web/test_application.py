@@ -318,7 +318,8 @@ def test_ranges_and_what_they_are_compared_with_are_in_the_address(app):
     plain = ask(app, THEME).text
     assert 'name="against"' in plain
     assert "Differences" not in plain
-    found = ask(app, f"{THEME}?since=2025-01-02&until=2025-01-23").text
+    found = ask(app, f"{THEME}?since=2025-01-02&until=2025-01-23&under=10").text
+    assert "10 % forged" in Html(found).text
     assert "All reports, 2 Jan 2025 to 23 Jan 2025" in found
     assert "2,700" in found
     assert 'value="2025-01-02"' in found

@@ -129,22 +129,20 @@ def _row_reason(row, index, shard, plan, append):
 
 def columns_of(batches):
     """The rows of batches, sorted, as :func:`reference_decode` gives them."""
-    rows = []
-    for batch in batches:
-        for row in range(len(batch)):
-            rows.append(
-                (
-                    batch.metric,
-                    int(batch.level[row]),
-                    batch.pseudonym[row].tobytes(),
-                    batch.chain[row].tobytes(),
-                    int(batch.event[row]),
-                    int(batch.append[row]),
-                    batch.payload[row].tobytes(),
-                    int(batch.cell[row]),
-                )
-            )
-    return sorted(rows)
+    return sorted(
+        (
+            batch.metric,
+            int(batch.level[row]),
+            batch.pseudonym[row].tobytes(),
+            batch.chain[row].tobytes(),
+            int(batch.event[row]),
+            int(batch.append[row]),
+            batch.payload[row].tobytes(),
+            int(batch.cell[row]),
+        )
+        for batch in batches
+        for row in range(len(batch))
+    )
 
 
 def packed(messages):
