@@ -223,7 +223,7 @@ def _inside(written: bytes) -> str:
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
     unused = r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
     svg = re.sub(unused, "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
+    svg = re.sub(r'<g id="[\w.]+_\d+"(/?)>', r"<g\1>", svg)
     return re.sub(r' style="([^"]*)"', _attributes, svg)
 
 

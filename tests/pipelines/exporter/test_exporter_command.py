@@ -81,7 +81,7 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop(served):
         (["--state", "x", "--plan", "plan.yaml"], "are for streaming jobs"),
         (["--database", "sqlite:///x.db", "--log", "x"], "--log goes with --state"),
         (["--database", "nonsense"], "the database cannot be used"),
-        (["--database", "sqlite://"], "must be a file"),
+        (["--database", "sqlite://"], "name a file, as sqlite:"),
         (["--state", "x", "--listen", "nowhere.invalid"], "nowhere.invalid"),
     ],
 )

@@ -173,7 +173,7 @@ def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(resul
     with ResultsReader.of_state(results) as reader:
         mac, linux = (WindowRange("exports", segment=f"os={each}") for each in ("mac", "linux"))
         rows = reader.compared(mac, linux)
-        # Of a version whose plan is not known nothing is asked.
+        # A version whose plan is not known is asked nothing.
         unknown = [replace(row, version=2) for row in rows]
         found = {(row.kind, row.item): row for row in of_range([*unknown, *rows], reader.plans())}
     up_to, more, rank = found["cdf", "0"], found["beyond", "0"], found["mean", ""]
