@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from sqlite3 import Connection
 
+from clientsdk.store import schema
 from mechanisms.digests import sha256
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
@@ -44,6 +45,12 @@ _REDUCED = 16
 
 def draw_secret(source: Source) -> bytes:
     return source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
+
+
+def _whole(connection: Connection, secret: object) -> bytes:
+    if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+        raise schema.damaged(connection)
+    return secret
 
 
 @contextmanager
@@ -140,7 +147,7 @@ def create_panel(connection: Connection, source: Source) -> None:
 
 def read_panel(connection: Connection) -> Panel:
     secret, since = connection.execute("SELECT secret, since FROM panel").fetchone()
-    return Panel(bytes(secret), int(since))
+    return Panel(_whole(connection, secret), int(since))
 
 
 def begin_after(connection: Connection, period: int) -> None:
@@ -162,9 +169,12 @@ def prepare_arm(connection: Connection, source: Source) -> bytes:
 
 
 def read_arm(connection: Connection) -> bytes:
-    """Return the secret of arms, empty where there is none."""
+    """Return the secret of arms, empty where there is none; DamagedError if it is of another size.
+
+    A part of it would be the secret of another arm, under the same pseudonym.
+    """
     row = connection.execute("SELECT secret FROM arm").fetchone()
-    return b"" if row is None else bytes(row[0])
+    return b"" if row is None else _whole(connection, row[0])
 
 
 def erase_arm(connection: Connection) -> None:
