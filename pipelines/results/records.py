@@ -341,11 +341,19 @@ class RangeComparison(OfRange):
         """
         if self.unit != "share" or self.low is None or self.kind in ("conversion", "retention"):
             return 0.0
-        n, others = self.reports, self.against_reports
-        share = min(max((n * self.value + others * self.against) / (n + others), 0.0), 1.0)
-        is_part = self.start == self.against_start and self.segment and not self.against_segment
-        part = max(1 / n + (-1 if is_part else 1) / others, 0.0)
-        return 1.96 * math.sqrt(share * (1 - share) * part)
+        n, others, rest = self.reports, self.against_reports, self.against_reports - self.reports
+        if self.start != self.against_start or not self.segment or self.against_segment:
+            return 1.96 * math.sqrt(_chance(self.value, n) + _chance(self.against, others))
+        if rest <= 0:
+            return 0.0
+        of_rest = (others * self.against - n * self.value) / rest
+        return 1.96 * rest / others * math.sqrt(_chance(self.value, n) + _chance(of_rest, rest))
+
+
+def _chance(share: float, n: int) -> float:
+    """Return the variance of a share by which of many people are among ``n``."""
+    share = min(max(share, 0.0), 1.0)
+    return share * (1 - share) / n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

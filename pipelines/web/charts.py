@@ -471,7 +471,7 @@ def _line(axes: Axes, line: Line) -> None:
     """
     colour, band = (SOFT, FAINT) if line.beside else (ESTIMATE, WASH)
     at = np.array(places(line.starts))
-    values = np.array([math.nan if each[0] is None else each[0] for each in line.values])
+    values = np.array([each[0] for each in line.values], dtype=float)
     ends = _ends([each[1] for each in line.values])
     gaps = np.flatnonzero(at[1:] > np.array(places(line.ends)[:-1] or math.inf)) + 1
 
@@ -502,7 +502,7 @@ def _line(axes: Axes, line: Line) -> None:
 
 
 def _ends(known: Sequence[tuple[float, float] | None]) -> Floats:
-    return np.array([each or (math.nan, math.nan) for each in known]).reshape(-1, 2)
+    return np.array([each or (math.nan, math.nan) for each in known], dtype=float).reshape(-1, 2)
 
 
 def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:

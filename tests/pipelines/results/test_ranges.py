@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from step_plans import PERIOD, category, plan
 
 from pipelines.results.fields import moment
 from pipelines.results.range_windows import WindowRange, WindowRun, runs_of
-from pipelines.results.records import Window
+from pipelines.results.records import RangeComparison, Window
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 
@@ -171,3 +172,17 @@ def test_versions_of_a_plan_without_the_segments_are_left_out() -> None:
     assert [(run.key[2], run.segment) for run in found] == [(2, "os=linux"), (2, "os=mac")]
     both = runs_of(WindowRange("colour"), rows, [first, second])
     assert [(run.key[2], len(run.windows)) for run in both] == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("against", "others", "start", "moved"),
+    [(0.01, 49_000, 1, 0.0311), (0.0198, 50_000, 0, 0.0304), (0.5, 1_000, 0, 0.0)],
+)
+def test_chance_in_who_answers_moves_two_ranges_and_a_segment_against_all(
+    against, others, start, moved
+):
+    """As 200,000 draws of 1,000 people of a segment, and of 49,000 others, do."""
+    of = {"unit": "share", "kind": "share", "low": 0.4, "value": 0.5, "reports": 1_000}
+    more = {"against": against, "against_reports": others, "start": 0, "against_start": start}
+    row = SimpleNamespace(**of, **more, segment="os=mac", against_segment="")
+    assert RangeComparison.by_who_answered.fget(row) == pytest.approx(moved, rel=0.01, abs=1e-9)
