@@ -65,6 +65,11 @@ def random_bytes() -> Iterator[None]:
 # Pseudonyms.
 
 
+def read_secret(connection: Connection) -> bytes:
+    (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+    return _whole(connection, secret)
+
+
 def advance(secret: bytes, source: Source) -> bytes:
     """Return the secret of a new period: one step, however many periods have passed.
 

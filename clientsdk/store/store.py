@@ -278,7 +278,7 @@ class Store:
             " erasures_owed, erasures_done FROM device"
         ).fetchone()
         consents, *ceilings, period, owed, done = map(int, numbers)
-        (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        secret = device_secrets.read_secret(connection)
         panel = device_secrets.read_panel(connection)
         arm_secret = device_secrets.read_arm(connection)
         self.accounts.refresh(connection, period)
@@ -431,7 +431,7 @@ class Store:
 
     def _enter(self, connection: Connection, period: int) -> None:
         """Begin a period, or go on with one: what was reserved in it once stays reserved."""
-        (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        secret = device_secrets.read_secret(connection)
         self._answer_measures(connection, period, secret)
         with device_secrets.random_bytes():
             secret = device_secrets.advance(secret, self._source)
