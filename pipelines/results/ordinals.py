@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pipelines.results.records import EstimateRecord, MetricKey, RangeComparison, RangeEstimate
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 _Row = TypeVar("_Row", bound=EstimateRecord | RangeEstimate | RangeComparison)
+#: Returns a metric, if its plan is known.
+_MetricOf: TypeAlias = Callable[[MetricKey], CompiledMetric | None]
 #: Items of the two estimates between which a mean lies where reports do not tell values apart.
 BOUNDS = ("at least", "at most")
 #: Kinds of figures that are made of published ones, and the kinds of these.
@@ -58,9 +60,7 @@ def metrics_of(plans: Iterable[CompiledPlan]) -> dict[MetricKey, CompiledMetric]
     }
 
 
-def readable(
-    rows: Iterable[_Row], metric_of: Callable[[MetricKey], CompiledMetric | None]
-) -> list[_Row]:
+def readable(rows: Iterable[_Row], metric_of: _MetricOf) -> list[_Row]:
     """Return estimates with two bounds of a mean as one figure, and with the shares asked for.
 
     Ages are in steps of the age, not in ranks.
@@ -95,9 +95,9 @@ def steps_reached(
     ]
 
 
-def of_range(rows: Iterable[_Row], plans: Iterable[CompiledPlan]) -> list[_Row]:
+def of_range(rows: Iterable[_Row], metric_of: _MetricOf) -> list[_Row]:
     """Return the same of a range, or of two compared, without mean ranks beside what is asked."""
-    found = readable(rows, metrics_of(plans).get)
+    found = readable(rows, metric_of)
     asked = {(row.key, row.segment) for row in found if row.kind in ASKED}
     return [row for row in found if row.unit != "rank" or (row.key, row.segment) not in asked]
 

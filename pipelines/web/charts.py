@@ -223,7 +223,7 @@ def _inside(written: bytes) -> str:
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
     unused = r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
     svg = re.sub(unused, "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[\w.]+_\d+"(/?)>', r"<g\1>", svg)
+    svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
     return re.sub(r' style="([^"]*)"', _attributes, svg)
 
 
@@ -480,16 +480,18 @@ def _line(axes: Axes, line: Line) -> None:
 
     across, known = broken(at), np.pad(np.isfinite(broken(values)), 1)
     alone = known[1:-1] & ~known[:-2] & ~known[2:]
-    for reach, tint in ((_ends(line.under), FAINT), (ends, band)):
-        if len(reach):
-            axes.fill_between(across, *broken(reach).T, color=tint, linewidth=0)
-            axes.vlines(across[alone], *broken(reach)[alone].T, color=tint, linewidth=2)
+    for given, tint in ((_ends(line.under), FAINT), (ends, band)):
+        if len(given):
+            axes.fill_between(across, *broken(given).T, color=tint, linewidth=0)
+            if alone.any():
+                axes.vlines(across[alone], *broken(given)[alone].T, color=tint, linewidth=2)
     drawn = values
     style: dict[str, Any] = {"color": colour, "linewidth": 1.4, "alpha": 0.7}
     if line.smoothed is not None:
         drawn, style = line.smoothed.values, {"color": EVERY, "linewidth": 1.8}
     axes.plot(across, broken(drawn), **style)
-    axes.plot(across[alone], broken(drawn)[alone], ".", **style)
+    if alone.any():
+        axes.plot(across[alone], broken(drawn)[alone], ".", **style)
     if len(at) > DOTS or line.beside:
         return
     if line.smoothed is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from pipelines.results.ordinals import of_range
 from pipelines.results.range_windows import names_of
@@ -12,13 +13,14 @@ from pipelines.web import charts
 from pipelines.web.views import MetricView, differences, name_of, told
 from sotto.errors import ParameterError
 
+_Row = TypeVar("_Row", RangeEstimate, RangeComparison)
 #: Figures that are drawn, and listed, at most.
 _DRAWN, _LISTED = 25, 200
 
 
 def ranges(view: MetricView) -> Mapping[str, object] | None:
     """Return what is estimated of the range that is asked for, or how it differs from another."""
-    query = view.query
+    query, reader = view.query, view.snapshot.reader
     names = view.snapshot.segments(view.shown) if query.segment else {}
     is_known = any(query.segment in (name, ",".join(names_of(name))) for name in ["", *names])
     if not query.asks and is_known:
@@ -27,12 +29,10 @@ def ranges(view: MetricView) -> Mapping[str, object] | None:
     try:
         wanted = query.wanted(view.key)
         if not query.against:
-            estimates = of_range(view.snapshot.reader.range_estimates(wanted), view.snapshot.plans)
-            return {**found, "estimates": [each for each in estimates if _is_listed(each)]}
-        compared = view.snapshot.reader.compared(wanted, wanted.against(query.against))
+            return {**found, "estimates": _listed(view, reader.range_estimates(wanted))}
+        rows = _listed(view, reader.compared(wanted, wanted.against(query.against)))[:_LISTED]
     except ParameterError as error:
         return {**found, "refused": str(error), "arms": isinstance(error, ArmsComparedError)}
-    rows = [each for each in of_range(compared, view.snapshot.plans) if _is_listed(each)][:_LISTED]
     return {**found, "comparisons": rows, "chart": _chart(view, rows)}
 
 
@@ -46,7 +46,11 @@ def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | 
     return differences(f"{view.title}: differences", values, drawn[0].unit) if drawn else None
 
 
-def _is_listed(row: RangeEstimate | RangeComparison) -> bool:
-    if row.kind == "string" and isinstance(row, RangeEstimate):
-        return bool(row.significant)
-    return row.kind not in ("cdf", "bit")
+def _listed(view: MetricView, rows: Sequence[_Row]) -> list[_Row]:
+    """Return what people ask of a range: no cumulative shares, no bits, no strings of chance."""
+    return [
+        row
+        for row in of_range(rows, view.snapshot.metric_of)
+        if row.kind not in ("cdf", "bit")
+        and (row.kind != "string" or row.significant or isinstance(row, RangeComparison))
+    ]

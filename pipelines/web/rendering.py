@@ -22,7 +22,7 @@ from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.views import BoardView, MetricView, PageView, PlanView, RangeQuery
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import write_output
+from sotto.plan.files import checked_output, write_output
 
 _FOLDER = Path(__file__).parent
 #: Rows of an answer of the HTTP interface, at most.
@@ -286,5 +286,6 @@ def write_static_file(
     results, or they cannot be read, ParameterError where no file can be, and OSError where it
     cannot be written.
     """
+    checked_output(path)
     text = static_file(ResultsSnapshot(reader, reader.revision(), state), public=public)
     write_output(path, text.encode())

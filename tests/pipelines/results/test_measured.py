@@ -19,7 +19,7 @@ import sotto_cli
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
 from pipelines.results.api import create_router
-from pipelines.results.ordinals import of_range
+from pipelines.results.ordinals import metrics_of, of_range
 from pipelines.results.range_windows import WindowRange, runs_of
 from pipelines.results.ranges import parts_of
 from pipelines.results.reader import Chosen, ResultsReader
@@ -175,7 +175,8 @@ def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(resul
         rows = reader.compared(mac, linux)
         # A version whose plan is not known is asked nothing.
         unknown = [replace(row, version=2) for row in rows]
-        found = {(row.kind, row.item): row for row in of_range([*unknown, *rows], reader.plans())}
+        shown = of_range([*unknown, *rows], metrics_of(reader.plans()).get)
+        found = {(row.kind, row.item): row for row in shown}
     up_to, more, rank = found["cdf", "0"], found["beyond", "0"], found["mean", ""]
     assert (more.value, more.against, rank.version) == (1 - up_to.value, 1 - up_to.against, 2)
     assert (more.difference, more.low, more.high) == (-up_to.difference, -up_to.high, -up_to.low)
