@@ -40,7 +40,9 @@ def unpacked(name: str, folder: Path) -> Path:
     """Unpack ``state``, ``log`` or ``device-…`` to a folder of its name, and return that."""
     target = folder / name
     with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
-        archive.extractall(target, filter="data")
+        # Pythons before 3.11.4 have no filters.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(target)
     return target
 
 
