@@ -274,13 +274,13 @@ def _interval(low: object, high: object) -> str:
 def _number(value: object) -> str:
     """Return about four significant digits in plain notation; nothing of what is no number.
 
-    >>> _number(12712.3), _number(-0.0000123), _number(0.05297), _number(410.0), _number(None)
-    ('12,712', '-0.0000123', '0.05297', '410', '')
+    >>> _number(12712.3), _number(-0.0000123), _number(0.05297), _number(410.0), _number(-4e-16)
+    ('12,712', '-0.0000123', '0.05297', '410', '0')
     """
     if not isinstance(value, float):
         return ""
     size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
-    text = f"{value:,.{min(max(3 - size, 0), 9)}f}"
+    text = f"{value:z,.{min(max(3 - size, 0), 9)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
