@@ -84,8 +84,9 @@ def run(args: argparse.Namespace) -> int:
 
     options.quiet_libraries()
     charts.warm_up()
-    # Collections amid a page pass over what is loaded by now, which stays to the end.
+    # Collections amid a page pass over what is loaded by now, which stays to the end, and are few.
     gc.freeze()
+    gc.set_threshold(10_000)
     access, made = access_of(args.listen, args.site, args.token_file, public=args.public)
     reader = options.reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)
@@ -109,16 +110,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"token: {access.token}", flush=True)
 
     with looking(job_watch), looking(watch):
-        serve(
-            app,
-            args.listen,
-            args.port,
-            Limits.connections,
-            ready,
-            options.warn,
-            HEADERS,
-            behind_proxy=args.behind_proxy,
-        )
+        where = args.listen, args.port, Limits.connections
+        serve(app, *where, ready, options.warn, HEADERS, behind_proxy=args.behind_proxy)
     return 0
 
 

@@ -233,17 +233,8 @@ def opened(
             registry, strings = directory.plans.with_given(plans, candidates or {})
             registry.require_signatures()
             with Results(database or of_state(directory.path)) as results:
-                driver = Driver(
-                    directory,
-                    registry,
-                    strings,
-                    results,
-                    checkpoint,
-                    publish,
-                    runner,
-                    elsewhere,
-                    counts_on,
-                )
+                asked = checkpoint, publish, runner, elsewhere, counts_on
+                driver = Driver(directory, registry, strings, results, *asked)
                 yield driver, lambda: time.monotonic() - began
         except NoManifestError:
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -108,10 +108,9 @@ class RequeueTopics:
             plan = None if entry is None else plan_of(entry.reject.message)
             if entry is not None and not (plan and is_curable(entry.reject, self._reasons, now)):
                 continue
-            try:
+            given = None
+            with suppress(FormatError):
                 given = None if entry is None else requeue_record(entry)
-            except FormatError:
-                given = None
             if given is None or entry is None or plan is None:
                 found.unreadable += 1
                 continue

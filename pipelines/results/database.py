@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,14 +120,11 @@ class ReadOnlyDatabase:
         failed = f"the database cannot be read: {first_line(error)}"
         if isinstance(error, OperationalError) and "no such" not in failed:
             return UnreadableError(failed)
-        try:
-            with self._connection() as connection:
-                if META.name not in sql.inspect(connection).get_table_names():
-                    return NoResultsError("the database has no results")
-                if is_older(connection):
-                    return ResultsError(OLDER)
-        except SQLAlchemyError:
-            pass
+        with suppress(SQLAlchemyError), self._connection() as connection:
+            if META.name not in sql.inspect(connection).get_table_names():
+                return NoResultsError("the database has no results")
+            if is_older(connection):
+                return ResultsError(OLDER)
         return ResultsError(failed)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 from mechanisms.estimate import forged
@@ -273,13 +274,13 @@ def _interval(low: object, high: object) -> str:
 def _number(value: object) -> str:
     """Return about four significant digits in plain notation; nothing of what is no number.
 
-    >>> _number(12712.3), _number(-0.0000123), _number(0.05297), _number(410.0), _number(None)
-    ('12,712', '-0.0000123', '0.05297', '410', '')
+    >>> _number(12712.3), _number(-0.0000123), _number(0.05297), _number(410.0), _number(-4e-16)
+    ('12,712', '-0.0000123', '0.05297', '410', '0')
     """
     if not isinstance(value, float):
         return ""
     size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
-    text = f"{value:,.{min(max(3 - size, 0), 9)}f}"
+    text = f"{value:z,.{min(max(3 - size, 0), 9)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -375,7 +376,18 @@ def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None =
                 remark = "biased" if row.low is None else str(method)
                 cells.append((_name(row.kind, row.item, row.unit), *figures, remark))
         lines += [title, *_indented(cells), ""]
-    return lines + [*_COMPARED] * compared
+    rows = [row for row in found if isinstance(row, RangeComparison)]
+    return lines + [*_COMPARED] * compared + wrap(who_answered(rows), 80)
+
+
+def who_answered(found: Sequence[RangeComparison]) -> str:
+    """Return how far chance in who answered may move these differences; empty where it is none."""
+    chance = max((row.by_who_answered for row in found), default=0.0)
+    text = (
+        f"Chance in who answered may move these differences by up to ± {100 * chance:.3g} "
+        "points more, if each report is another person's: no interval here counts it."
+    )
+    return text if chance else ""
 
 
 def _told(value: float | None, *end: float | None) -> str:

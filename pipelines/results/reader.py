@@ -92,6 +92,8 @@ class Chosen:
         Aware. Only windows that begin then.
     newest : bool
         Of each metric of a plan's version, only the newest of these windows.
+    brief : bool
+        Lists are not read, and None: reading them takes longer than all else.
     """
 
     collector: str | None = None
@@ -105,6 +107,7 @@ class Chosen:
     until: datetime | None = None
     starts: Sequence[datetime] | None = None
     newest: bool = False
+    brief: bool = False
 
 
 class Page(NamedTuple):
@@ -447,7 +450,12 @@ class ResultsReader:
         Raises ParameterError if ``after`` is not of this view.
         """
         order = [view.table.c[name] for name in view.order]
-        query = view.stored.where(*_where(view, chosen)).add_columns(*order).order_by(*order)
+        query = view.stored.where(*_where(view, chosen))
+        if chosen.brief:
+            columns = query.selected_columns
+            read = [sql.null() if isinstance(each.type, sql.JSON) else each for each in columns]
+            query = query.with_only_columns(*read)
+        query = query.add_columns(*([] if limit is None else order)).order_by(*order)
         if after is not None:
             if not _fits(order, after):
                 raise ParameterError("cursor: it does not follow a page of this view")

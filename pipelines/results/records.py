@@ -336,24 +336,32 @@ class RangeComparison(OfRange):
     def by_who_answered(self) -> float:
         """How far chance in who answers moves a difference of shares, in shares; 0 of others.
 
-        That is 1.96 standard errors, for reports of as many people that are drawn independently.
-        The reports of a segment are also among all reports of its windows.
+        That is 1.96 standard errors, for reports of as many people that are drawn independently,
+        and for the shares nearest to 1/2 that the noise allows. The reports of a segment are also
+        among all reports of its windows.
         """
         if self.unit != "share" or self.low is None or self.kind in ("conversion", "retention"):
             return 0.0
-        n, others, rest = self.reports, self.against_reports, self.against_reports - self.reports
-        if self.start != self.against_start or not self.segment or self.against_segment:
-            return 1.96 * math.sqrt(_chance(self.value, n) + _chance(self.against, others))
-        if rest <= 0:
-            return 0.0
-        of_rest = (others * self.against - n * self.value) / rest
-        return 1.96 * rest / others * math.sqrt(_chance(self.value, n) + _chance(of_rest, rest))
+        n, count, other, part = self.reports, self.against_reports, self.against, 1.0
+        if self.start == self.against_start and self.segment and not self.against_segment:
+            rest = count - n
+            if rest <= 0:
+                return 0.0
+            other, count, part = (count * other - n * self.value) / rest, rest, rest / count
+        error = 1.96 * (self.standard_error or 0.0) / part
+        chance = _chance(self.value, n, error) + _chance(other, count, error)
+        return 1.96 * part * math.sqrt(chance)
 
 
-def _chance(share: float, n: int) -> float:
-    """Return the variance of a share by which of many people are among ``n``."""
-    share = min(max(share, 0.0), 1.0)
-    return share * (1 - share) / n
+def _chance(share: float, n: int, error: float) -> float:
+    """Return the largest variance, by which of many people are among ``n``, of a share ± error.
+
+    >>> [round(_chance(*given), 5) for given in ((0.1, 9, 0.0), (-0.03, 9, 0.1), (0.45, 9, 0.2))]
+    [0.01, 0.01, 0.02778]
+    """
+    possible = min(max(share, 0.0), 1.0)
+    nearest = min(max(0.5, possible - error), possible + error)
+    return nearest * (1 - nearest) / n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

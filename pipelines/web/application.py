@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -121,15 +122,9 @@ class Site:
         revision = self.revision()
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
-                self._snapshot = ResultsSnapshot(
-                    self.reader,
-                    revision,
-                    self.state,
-                    self.watch,
-                    self.job_watch,
-                    [] if self.notes is None else self.notes.read(),
-                    self.boards.boards,
-                )
+                notes = [] if self.notes is None else self.notes.read()
+                parts = self.state, self.watch, self.job_watch, notes, self.boards.boards
+                self._snapshot = ResultsSnapshot(self.reader, revision, *parts)
             return self._snapshot
 
     def made(self, asked: AskedPage, *form: str, write: Callable[[PageView], bytes]) -> bytes:
@@ -185,10 +180,7 @@ def application(
         find = request.query_params.get("find", "").strip()[:80]
         part = request.query_params.get("part", "1")
         at = int(part) if re.fullmatch("[1-9][0-9]{0,3}", part) else 1
-
-        def view(snapshot: ResultsSnapshot) -> PageView:
-            return OverviewView(snapshot, links, access.public, find=find, part=at)
-
+        view = partial(OverviewView, links=links, public=access.public, find=find, part=at)
         return AskedPage(OVERVIEW, view, (find, at))
 
     def board(request: Request) -> AskedPage:
@@ -196,10 +188,7 @@ def application(
         found = next((each for each in site.boards.boards if each.name == name), None)
         if found is None:
             raise HTTPException(404, "There is no such board.")
-
-        def view(snapshot: ResultsSnapshot) -> PageView:
-            return BoardView(snapshot, links, access.public, board=found)
-
+        view = partial(BoardView, links=links, public=access.public, board=found)
         return AskedPage(BOARD, view, (name,))
 
     def metric(request: Request) -> AskedPage:
@@ -268,10 +257,9 @@ def application(
         ]
 
     def revision(request: Request) -> Response:
-        try:
+        found = ""
+        with suppress(NoResultsError):
             found = site.revision()
-        except NoResultsError:
-            found = ""
         body = json.dumps({"revision": found}).encode()
         return answered(request, body, "application/json", f'"{found}"')
 

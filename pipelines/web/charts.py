@@ -26,6 +26,9 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import get_named_colors_mapping
 from matplotlib.figure import Figure
+from matplotlib.markers import TICKDOWN
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox, BboxTransform, Transform
 
 from mechanisms.arrays import Floats
 from mechanisms.estimators.local_level import Smoothed
@@ -78,6 +81,8 @@ _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-wei
 _NAME = 28
 #: Room around what is drawn, in pixels, and for numbers and for a letter at the left.
 _ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 32, 56, 6.6
+#: Distances of panels, in their widths and heights, and where numbers are written beside them.
+_ACROSS, _UP, _TICKS = 1.08, 1.34, MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
 #: Windows in which each estimate is a dot, at most; more are a line and a band.
 DOTS = 70
 
@@ -104,17 +109,13 @@ class Chart:
     title : str
         What it shows: its accessible name.
     draw : callable
-        Is given all axes, from the top and from the left.
-    table : sequence of mapping
-        The rows of its CSV file.
+        Is given all axes, from the top.
+    table : callable
+        Returns the rows of its CSV file.
     width, height : float
         In pixels.
     parts : sequence of float
         Heights of rows of axes with one horizontal scale, relative to each other.
-    columns : int
-        Axes in a row.
-    one_scale : bool
-        Whether all axes have one vertical scale.
     left : float
         Room for what is written at the left, in pixels: to measure all text takes half as long
         again as to draw the chart.
@@ -122,12 +123,10 @@ class Chart:
 
     title: str
     draw: Callable[..., None]
-    table: Sequence[Mapping[str, object]] = ()
+    table: Callable[[], Sequence[Mapping[str, object]]] = tuple
     width: float = NARROW
     height: float = 270
     parts: Sequence[float] = (1,)
-    columns: int = 1
-    one_scale: bool = False
     left: float = _NUMBERS
     #: Whether it is of so many windows that no page waits for it.
     many: bool = False
@@ -158,7 +157,8 @@ class Chart:
         """Return the chart as a file of one of :data:`FORMS`, in the colours of a light page."""
         if form == "csv":
             text = io.StringIO(newline="")
-            write_csv_rows(text, list(self.table[0]) if self.table else [], self.table)
+            table = self.table()
+            write_csv_rows(text, list(table[0]) if table else [], table)
             return text.getvalue().encode()
         written = self._written(form, _light())
         return _with_titles(written.decode()).encode() if form == "svg" else written
@@ -185,22 +185,10 @@ class Chart:
     def _figure(self) -> Figure:
         width, height = self.width, self.height
         figure = Figure((width / 72, height / 72))
-        figure.subplots_adjust(
-            self.left / width,
-            _BELOW / height,
-            1 - _RIGHT / width,
-            1 - _ABOVE / height,
-            hspace=0.34,
-            wspace=0.08,
-        )
-        grid = figure.subplots(
-            len(self.parts),
-            self.columns,
-            sharex=True,
-            sharey=self.one_scale,
-            squeeze=False,
-            height_ratios=self.parts,
-        )
+        edges = self.left / width, _BELOW / height, 1 - _RIGHT / width, 1 - _ABOVE / height
+        figure.subplots_adjust(*edges, hspace=0.34)
+        rows, heights = len(self.parts), self.parts
+        grid = figure.subplots(rows, sharex=True, squeeze=False, height_ratios=heights)
         self.draw(*grid.flat)
         return figure
 
@@ -299,6 +287,17 @@ def places(starts: Sequence[datetime]) -> list[float]:
     return [start.timestamp() / _DAY for start in starts]
 
 
+def gaps(starts: Sequence[datetime], ends: Sequence[datetime]) -> list[int]:
+    """Return which windows begin later than the one before ends, where lines are broken.
+
+    >>> days = [datetime(2025, 1, day) for day in (1, 8, 15, 22)]
+    >>> gaps(days[:3], days[1:]), gaps([days[0], days[2]], [days[1], days[3]])
+    ([], [1])
+    """
+    following = zip(ends, starts[1:], strict=False)
+    return [at for at, (end, start) in enumerate(following, 1) if start > end]
+
+
 def days(axes: Axes, starts: Sequence[datetime], ticks: int, label: str) -> None:
     """Name some of the days on which windows begin."""
     step = max(1, math.ceil(len(starts) / ticks))
@@ -349,7 +348,7 @@ def intervals(
     return Chart(
         title=title,
         draw=draw,
-        table=[
+        table=lambda: [
             {"name": name, **_cells(value, ends)}
             for name, (value, ends, _) in zip(names, values, strict=True)
         ],
@@ -427,25 +426,50 @@ def series(
     """
     starts = sorted({start for panel in panels for line in panel.lines for start in line.starts})
     rows_needed = math.ceil(len(panels) / columns)
+    named = starts[:: max(1, math.ceil(len(starts) / max(2, 8 // columns)))]
 
-    def draw(*parts: Axes) -> None:
-        for axes, panel in zip(parts, panels, strict=False):
+    def draw(axes: Axes) -> None:
+        # One pair of axes has all panels: to make a pair takes longer than to draw a panel.
+        numbers = [np.concatenate([*map(_numbers, panel.lines)]) for panel in panels]
+        if one_scale:
+            numbers = [np.concatenate(numbers)] * len(panels)
+        begin, end = _limits(np.array(places(starts)))
+        across = [(place - begin) / (end - begin) for place in places(named)]
+        written: dict[float, str] = {}
+        feet: list[tuple[float, float]] = []
+        for at, (panel, (low, high)) in enumerate(zip(panels, map(_limits, numbers), strict=True)):
+            left, below = at % columns * _ACROSS, (rows_needed - 1 - at // columns) * _UP
+            box = Bbox.from_extents(begin, low, end, high)
+            to = BboxTransform(box, Bbox.from_bounds(left, below, 1, 1)) + axes.transData
+            ticks = [tick for tick in _TICKS.tick_values(low, high) if low <= tick <= high]
+            if left == 0:
+                write = writer_of(panel.unit)
+                written |= {below + (tick - low) / (high - low): write(tick) for tick in ticks}
+            style: Any = {"linewidth": 0.8, "clip_on": False, "zorder": 1, "transform": to}
+            axes.hlines([*ticks, low], begin, end, [*[FAINT] * len(ticks), SOFT], **style)
+            feet += [(left + each, below) for each in across]
             for each in panel.lines:
-                _line(axes, each)
+                _line(axes, each, to)
             for note in marks:
-                _mark_time(axes, note)
+                _mark_time(axes, note, (low, high), to)
             models = [f"line: {each.smoothed.model}" for each in panel.lines if each.smoothed]
-            scale(axes, "y", writer_of(panel.unit), "; ".join([panel.name, *models]))
-            axes.locator_params("y", nbins=4)
-        for axes in parts[len(panels) :]:
-            axes.set_axis_off()
-        for axes in parts[-columns:]:
-            days(axes, starts, max(2, 8 // columns), label)
+            name = "; ".join([panel.name, *models])
+            axes.annotate(name, (begin, high), (0, 6), to, "offset points", annotation_clip=False)
+        style = {"color": SOFT, "linestyle": "", "marker": TICKDOWN, "clip_on": False}
+        axes.plot(*zip(*feet, strict=True), ms=3.5, mew=0.8, **style)
+        days_at = [at * _ACROSS + each for at in range(columns) for each in across]
+        axes.set_xticks(days_at, [day(start) for start in named] * columns)
+        axes.set_yticks([*written], [*written.values()])
+        axes.set_xlabel(label)
+        axes.set(xlim=(0, (columns - 1) * _ACROSS + 1), ylim=(0, (rows_needed - 1) * _UP + 1))
+        axes.spines["bottom"].set_visible(False)
+        axes.tick_params(bottom=False)
+        axes.grid(visible=False)
 
     return Chart(
         title=title,
         draw=draw,
-        table=[
+        table=lambda: [
             {
                 "figure": panel.name,
                 "of": line.name,
@@ -458,13 +482,23 @@ def series(
         ],
         width=WIDE,
         height=_ABOVE + _BELOW + (230 if len(panels) == 1 else 150) * rows_needed,
-        parts=[1] * rows_needed,
-        columns=columns,
-        one_scale=one_scale,
     )
 
 
-def _line(axes: Axes, line: Line) -> None:
+def _numbers(line: Line) -> Floats:
+    """Return all numbers of a line; one that is smoothed lies between them."""
+    values = np.array([each[0] for each in line.values], dtype=float)
+    return np.append(_ends([*(each[1] for each in line.values), *line.under]), values)
+
+
+def _limits(numbers: Floats) -> tuple[float, float]:
+    """Return between which numbers an axis goes that shows these."""
+    known = numbers[np.isfinite(numbers)]
+    low, high = _TICKS.nonsingular(known.min(), known.max()) if known.size else (0.0, 1.0)
+    return low - (high - low) / 20, high + (high - low) / 20
+
+
+def _line(axes: Axes, line: Line, to: Transform) -> None:
     """Draw a line with its band; as long as there are few windows, a dot for each.
 
     A window without neighbours, which no line or band reaches, always has a point.
@@ -473,69 +507,55 @@ def _line(axes: Axes, line: Line) -> None:
     at = np.array(places(line.starts))
     values = np.array([each[0] for each in line.values], dtype=float)
     ends = _ends([each[1] for each in line.values])
-    gaps = np.flatnonzero(at[1:] > np.array(places(line.ends)[:-1] or math.inf)) + 1
+    breaks = gaps(line.starts, line.ends)
 
     def broken(figures: Floats) -> Floats:
-        return np.insert(figures, gaps, math.nan, axis=0)
+        return np.insert(figures, breaks, math.nan, axis=0)
 
     across, known = broken(at), np.pad(np.isfinite(broken(values)), 1)
     alone = known[1:-1] & ~known[:-2] & ~known[2:]
     for given, tint in ((_ends(line.under), FAINT), (ends, band)):
         if len(given):
-            axes.fill_between(across, *broken(given).T, color=tint, linewidth=0)
+            axes.fill_between(across, *broken(given).T, color=tint, linewidth=0, transform=to)
             if alone.any():
-                axes.vlines(across[alone], *broken(given)[alone].T, color=tint, linewidth=2)
+                ends_alone = broken(given)[alone].T
+                axes.vlines(across[alone], *ends_alone, color=tint, linewidth=2, transform=to)
     drawn = values
     style: dict[str, Any] = {"color": colour, "linewidth": 1.4, "alpha": 0.7}
     if line.smoothed is not None:
         drawn, style = line.smoothed.values, {"color": EVERY, "linewidth": 1.8}
+    style["transform"] = to
     axes.plot(across, broken(drawn), **style)
     if alone.any():
         axes.plot(across[alone], broken(drawn)[alone], ".", **style)
     if len(at) > DOTS or line.beside:
         return
     if line.smoothed is None:
-        axes.vlines(at, ends[:, 0], ends[:, 1], color=band, linewidth=2)
+        axes.vlines(at, ends[:, 0], ends[:, 1], color=band, linewidth=2, transform=to)
     is_open = np.array(line.open)
     for chosen, inside in ((~is_open, colour), (is_open, CARD)):
         shown = np.flatnonzero(chosen & np.isfinite(values)).tolist()
         texts = [line.values[each][2] for each in shown]
-        _dots(axes, at[shown], values[shown], texts, inside=inside)
+        _dots(axes, at[shown], values[shown], texts, markerfacecolor=inside, transform=to)
 
 
 def _ends(known: Sequence[tuple[float, float] | None]) -> Floats:
     return np.array([each or (math.nan, math.nan) for each in known], dtype=float).reshape(-1, 2)
 
 
-def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], *, inside: str = ESTIMATE) -> None:
+def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], **style: Any) -> None:
     """Draw estimates, with a text for each; as one artist, since each takes its time."""
-    if not texts:
-        return
-    axes.plot(
-        x,
-        y,
-        linestyle="",
-        marker="o",
-        markersize=5.5,
-        markerfacecolor=inside,
-        markeredgecolor=ESTIMATE,
-        markeredgewidth=1.2,
-        gid=titled_each(texts),
-    )
+    if texts:
+        style = {"markerfacecolor": ESTIMATE, "markeredgecolor": ESTIMATE} | style
+        axes.plot(x, y, "o", ms=5.5, mew=1.2, gid=titled_each(texts), **style)
 
 
-def _mark_time(axes: Axes, mark: Mark) -> None:
+def _mark_time(axes: Axes, mark: Mark, ends: tuple[float, float], to: Transform) -> None:
     (at,) = places([mark.at])
-    axes.axvline(at, color=EVERY, linewidth=1.2, linestyle="--", gid=titled(mark.text))
-    axes.annotate(
-        str(mark.number),
-        (at, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
-        textcoords="offset points",
-        verticalalignment="top",
-        color=INK,
-    )
+    style: Any = {"color": EVERY, "linewidth": 1.2, "linestyle": "--"}
+    axes.plot([at, at], ends, gid=titled(mark.text), transform=to, **style)
+    style = {"verticalalignment": "top", "color": INK, "annotation_clip": False}
+    axes.annotate(str(mark.number), (at, ends[1]), (3, 0), to, "offset points", **style)
 
 
 def distribution(
@@ -565,7 +585,7 @@ def distribution(
     return Chart(
         title=title,
         draw=draw,
-        table=[
+        table=lambda: [
             {"at": point, **_cells(value, each)}
             for point, value, each in zip(points, values, ends, strict=True)
         ],
@@ -597,7 +617,7 @@ def levels(
     return Chart(
         title=title,
         draw=draw,
-        table=[
+        table=lambda: [
             {"window_start": start.isoformat(), "level": level, "reports": reports}
             for start, numbers in zip(starts, counts, strict=True)
             for level, reports in enumerate(numbers, 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
@@ -31,14 +31,15 @@ _CHOICES, _FIGURES, _PANELS = 60, 8, 24
 _KINDS = (*HEADLINE_KINDS, "quantile", "bit")
 
 
-class _Drawn(NamedTuple):
-    """A figure of a segment, by start of the window, and the same of all reports beside it."""
+@dataclass(frozen=True)
+class _Drawn:
+    """A figure of a segment, by start of the window, and the line of all reports beside it."""
 
     name: str
     of: EstimateRecord
     segment: str
     rows: Mapping[datetime, EstimateRecord]
-    beside: Mapping[datetime, EstimateRecord] | None
+    beside: charts.Line | None
 
 
 def course(view: MetricView) -> Mapping[str, object] | None:
@@ -62,13 +63,14 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     # Segments are compared by eye.
     figures = {figure_of(each.of) for each in drawn}
     compared = len(figures) == 1 and all(each.segment for each in drawn)
+    one_scale = compared or columns > 1
     chart = charts.series(
         f"{view.title} Over {len(windows)} windows",
         panels,
         "window from",
         marks,
         columns=columns,
-        one_scale=compared or columns > 1,
+        one_scale=one_scale,
     )
     chart.many = later
     return {
@@ -83,7 +85,7 @@ def course(view: MetricView) -> Mapping[str, object] | None:
         "segments": [*dict.fromkeys(",".join(names_of(name)) for name in segments), *segments],
         "others": ["previous", *(["all"] if segments else []), *apart],
         "chooses": view.address() is not None,
-        "one_scale": chart.one_scale,
+        "one_scale": one_scale,
         "beside": any(each.beside is not None for each in drawn),
     }
 
@@ -138,30 +140,27 @@ def _read(
 ) -> list[_Drawn]:
     """Return the figures of all reports, or of the segments that are asked for."""
     segment = view.query.segment
+    by_attribute = segment != "" and "=" not in segment
+    if by_attribute and not view.query.items:
+        named = named[:1]
     figures = [(row.kind, row.item) for row in named]
-    whole = view.snapshot.history(view.key, figures, windows)
+    # Only the band of forged reports is made of lists.
+    read = partial(view.snapshot.history, view.key, figures, windows, brief=not view.query.forged)
+    whole = read(None if by_attribute else "")
     alone = [
         _Drawn(_named(row), row, "", whole.get((row.kind, row.item, ""), {}), None) for row in named
     ]
     if not segment:
         return alone
-    if "=" not in segment and not view.query.items:
-        named, figures = named[:1], figures[:1]
-    found = view.snapshot.history(view.key, figures, windows, segment if "=" in segment else None)
+    found = whole if by_attribute else read(segment)
     names = dict.fromkeys(name for _, _, name in found)
     wanted = [each for each in names if segment in (each, ",".join(names_of(each)))]
-    drawn = [
-        _Drawn(
-            f"{name}: {_named(row)}",
-            row,
-            name,
-            found.get((row.kind, row.item, name), {}),
-            whole.get((row.kind, row.item, ""), {}),
-        )
-        for row in named
+    return [
+        _Drawn(f"{name}: {each.name}", of, name, found.get((of.kind, of.item, name), {}), beside)
+        for each in alone
+        for of, beside in [(each.of, _line("", each.rows, windows, beside=True))]
         for name in wanted
-    ]
-    return drawn or alone
+    ] or alone
 
 
 def _named(row: EstimateRecord) -> str:
@@ -173,8 +172,8 @@ def _panel(drawn: _Drawn, windows: Sequence[Window], forged: float) -> charts.Se
         lines = [_line("", drawn.rows, windows, _smoothed(drawn, windows))]
     else:
         lines = [
-            _line("", drawn.beside, windows, None, beside=True),
-            _line(drawn.segment, drawn.rows, windows, None),
+            drawn.beside,
+            _line(drawn.segment, drawn.rows, windows),
         ]
     if forged:
         under = [
@@ -189,22 +188,15 @@ def _line(
     segment: str,
     rows: Mapping[datetime, EstimateRecord],
     windows: Sequence[Window],
-    smoothed: Smoothed | None,
+    smoothed: Smoothed | None = None,
     *,
     beside: bool = False,
 ) -> charts.Line:
-    return charts.Line(
-        segment or "all reports",
-        [each.window_start for each in windows],
-        [
-            _in_window(each, rows.get(each.window_start), told=len(windows) <= charts.DOTS)
-            for each in windows
-        ],
-        [not each.complete for each in windows],
-        smoothed,
-        beside,
-        ends=[each.window_end for each in windows],
-    )
+    name, told = segment or "all reports", len(windows) <= charts.DOTS
+    starts, ends = [each.window_start for each in windows], [each.window_end for each in windows]
+    values = [_in_window(each, rows.get(each.window_start), told=told) for each in windows]
+    is_open = [not each.complete for each in windows]
+    return charts.Line(name, starts, values, is_open, smoothed, beside, ends=ends)
 
 
 def _in_window(window: Window, row: EstimateRecord | None, *, told: bool) -> charts.Value:

@@ -35,7 +35,7 @@ def said(row: EstimateRecord) -> str:
 
 def charted(row: EstimateRecord, *, told: bool = True) -> charts.Value:
     """Return an estimate as charts take it, with a text for it if that is told."""
-    low, value, high = (_drawn(each) for each in (row.low, row.value, row.high))
+    low, value, high = _drawn(row.low), _drawn(row.value), _drawn(row.high)
     ends = None if low is None or high is None else (low, high)
     return (value, ends, said(row) if told else "")
 

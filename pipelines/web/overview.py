@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from pipelines.results.fields import grouped
 from pipelines.results.records import EstimateRecord, MetricKey, Window
-from pipelines.web import alerts, formats
+from pipelines.web import alerts, charts, formats
 from pipelines.web.views import OverviewView, PageView, headlines, name_of, newest, title_of
 from pipelines.web.watching import stale
 from sotto.clocks import now_ms
@@ -21,7 +24,7 @@ _LARGEST = 1e120
 
 
 class Spark(NamedTuple):
-    """The course of a figure: points of its line and corners of its band, in a box of 100 by 24."""
+    """The course of a figure: paths of its line and its band, in a box of 100 by 24."""
 
     name: str
     line: str
@@ -98,26 +101,24 @@ def _card(
 
 def _spark(course: Sequence[EstimateRecord]) -> Spark | None:
     """Return the course of a figure, oldest first; None without two windows that have it."""
-    rows = [
-        (each.window_start, each.value, each.value if each.low is None else each.low,
-         each.value if each.high is None else each.high)
-        for each in course
-        if each.value is not None and abs(each.value) < _LARGEST
-    ]  # fmt: skip
-    if len(rows) < 2:
+    known = [each for each in course if each.value is not None and abs(each.value) < _LARGEST]
+    if len(known) < 2:
         return None
-    starts, values, lows, highs = zip(*rows, strict=True)
-    least, most = min(lows), max(highs)
-    scale = 22 / ((most - least) or 1)
-    length = (starts[-1] - starts[0]).total_seconds()
-    across = [100 * (at - starts[0]).total_seconds() / length for at in starts]
-
-    def points(values: Sequence[float]) -> list[str]:
-        pairs = zip(across, values, strict=True)
-        return [f"{x:.1f},{23 - (value - least) * scale:.1f}" for x, value in pairs]
-
-    band = [*points(highs), *points(lows)[::-1]]
-    return Spark(name_of(course[0]), " ".join(points(values)), " ".join(band))
+    figures = np.array([(each.value, each.low, each.high) for each in known], dtype=float)
+    figures = np.where(np.isnan(figures), figures[:, :1], figures)
+    heights = 23 - 22 * (figures - figures.min()) / (np.ptp(figures) or 1)
+    starts, ends = zip(*((each.window_start, each.window_end) for each in known), strict=True)
+    days = np.array(charts.places(starts))
+    across = 100 * (days - days[0]) / (days[-1] - days[0])
+    pairs = zip(across, heights, strict=True)
+    places = [[f"{x:.1f},{y:.1f}" for y in of_window] for x, of_window in pairs]
+    line, band = "", ""
+    for first, last in pairwise([0, *charts.gaps(starts, ends), len(known)]):
+        values, lows, highs = zip(*places[first:last], strict=True)
+        # A window that stands alone is a dot: a path that goes nowhere.
+        line += f"M{' '.join(values)}h0"
+        band += f"M{' '.join(highs + lows[::-1])}z"
+    return Spark(name_of(course[0]), line, band)
 
 
 def glance(view: PageView) -> Mapping[str, object]:

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 from markupsafe import Markup
 
+from pipelines.results import printed
 from pipelines.results.fields import milliseconds
 from pipelines.results.reader import ResultsReader
 from pipelines.results.records import MetricKey, Window
@@ -31,6 +32,7 @@ _ROWS = 10_000
 _FILTERS = ("percent", "number", "day", "moment", "epsilon", "micro", "clock", "age", "size")
 _FUNCTIONS = {
     formats: "quantity difference interval frame",
+    printed: "who_answered",
     views: "ends_of forged_of name_of figure_of",
 }
 TEMPLATES = _FOLDER / "templates"

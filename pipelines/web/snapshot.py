@@ -185,10 +185,12 @@ class ResultsSnapshot:
         figures: Sequence[tuple[str, str]],
         windows: Sequence[Window],
         segment: str | None = "",
+        *,
+        brief: bool = False,
     ) -> dict[tuple[str, str, str], dict[datetime, EstimateRecord]]:
         """Return estimates of a metric in some windows: by kind, item and segment, then by start.
 
-        ``figures``: kinds and items; ``segment``: None for every segment.
+        ``figures``: kinds and items; ``segment``: None for every segment; ``brief``: without lists.
         """
         found: dict[tuple[str, str, str], dict[datetime, EstimateRecord]] = {}
         wanted: dict[str, list[str]] = {}
@@ -196,7 +198,7 @@ class ResultsSnapshot:
             bounds = BOUNDS if (kind, item) == ("mean", "") else ()
             wanted.setdefault(ASKED.get(kind, kind), []).extend([*bounds, item])
         starts = [each.window_start for each in windows]
-        chosen = Chosen(**key._asdict(), segment=segment, starts=starts)
+        chosen = Chosen(**key._asdict(), segment=segment, starts=starts, brief=brief)
         for kind, items in wanted.items():
             only = replace(chosen, kind=kind, items=items)
             for each in readable(self.reader.estimates(only), self.metric_of):

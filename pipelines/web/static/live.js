@@ -5,10 +5,11 @@
 
 const EVERY = 2000;
 const PATIENCE = 60000;
-const FAVOURITES = "sotto-favourites";
+const FAVOURITES = "sotto-favourite-metrics";
 let wait = EVERY;
 
-// Names of favourites by their addresses; none where a browser keeps nothing.
+// Addresses and names of favourites, all versions of a plan together; none where a browser keeps
+// nothing.
 function favourites() {
   try {
     return new Map(JSON.parse(localStorage.getItem(FAVOURITES)));
@@ -19,15 +20,18 @@ function favourites() {
 
 function showFavourites() {
   const kept = favourites();
-  for (const each of document.querySelectorAll("button.star")) {
-    each.setAttribute("aria-pressed", kept.has(each.dataset.address));
+  // The newest version comes first, and is the one that is linked to.
+  for (const each of [...document.querySelectorAll("button.star")].reverse()) {
+    const { key, address, name } = each.dataset;
+    each.setAttribute("aria-pressed", kept.has(key));
+    if (kept.has(key)) kept.set(key, [address, name]);
     each.hidden = false;
   }
   const list = document.getElementById("favourites");
   if (!list) return;
   list.hidden = kept.size === 0;
   list.replaceChildren("Favourites: ");
-  for (const [address, name] of kept) {
+  for (const [address, name] of kept.values()) {
     const link = document.createElement("a");
     [link.href, link.textContent] = [new URL(address, location.origin).pathname, name];
     list.append(...(list.childNodes.length > 1 ? [", ", link] : [link]));
@@ -37,9 +41,9 @@ function showFavourites() {
 document.addEventListener("click", (event) => {
   const star = event.target.closest("button.star");
   if (!star) return;
-  const { address, name } = star.dataset;
+  const { key, address, name } = star.dataset;
   const kept = favourites();
-  if (!kept.delete(address)) kept.set(address, name);
+  if (!kept.delete(key)) kept.set(key, [address, name]);
   try {
     localStorage.setItem(FAVOURITES, JSON.stringify([...kept]));
   } catch {

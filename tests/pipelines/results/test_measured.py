@@ -210,7 +210,7 @@ def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
     assert [rate.age for rate in old] == [1, 2]
     assert old[0].value is None
     assert old[1].value == pytest.approx(1 / 3, abs=0.01)
-    [_, charted] = shown[2]["chart"].table
+    [_, charted] = shown[2]["chart"].table()
     assert charted["low"] < charted["value"] < charted["high"]
     assert "Who came again" in page
     # All others are answered after the period.
@@ -238,7 +238,7 @@ def test_pages_begin_with_what_people_ask_of_measures(results: Path) -> None:
             assert row.low < row.value < row.high
             assert row.forged_down >= 0 <= row.forged_up
             if key.metric == "checkout":
-                steps = [(each["name"], each["value"]) for each in shares(view)["chart"].table]
+                steps = [(each["name"], each["value"]) for each in shares(view)["chart"].table()]
                 assert [name for name, _ in steps] == ["reached cart", "reached paid"]
                 assert [each for _, each in steps] == pytest.approx([2 / 3, 1 / 3], abs=0.02)
             card, *others = headlines(snapshot.headlines[key])

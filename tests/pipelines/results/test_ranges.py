@@ -184,5 +184,6 @@ def test_chance_in_who_answers_moves_two_ranges_and_a_segment_against_all(
     """As 200,000 draws of 1,000 people of a segment, and of 49,000 others, do."""
     of = {"unit": "share", "kind": "share", "low": 0.4, "value": 0.5, "reports": 1_000}
     more = {"against": against, "against_reports": others, "start": 0, "against_start": start}
-    row = SimpleNamespace(**of, **more, segment="os=mac", against_segment="")
+    more |= {"segment": "os=mac", "against_segment": "", "standard_error": 0.0}
+    row = SimpleNamespace(**of, **more)
     assert RangeComparison.by_who_answered.fget(row) == pytest.approx(moved, rel=0.01, abs=1e-9)

@@ -326,8 +326,8 @@ def test_ranges_and_what_they_are_compared_with_are_in_the_address(app):
     compared = ask(app, f"{THEME}?since=2025-01-09&against=2025-01-02..2025-01-09").text
     assert "9 Jan 2025 to 23 Jan 2025, compared with 2 Jan 2025 to 9 Jan 2025" in compared
     assert 'value="2025-01-02..2025-01-09"' in compared
-    # The largest is that of light: 1.96 √(0.6 · 0.4 (1/900 + 1/1800)).
-    assert "may move these differences by ± 3.92 points more" in compared
+    # The largest is that of light, for 0.6 − 1.96 errors: 1.96 √(0.552 · 0.448 (1/900 + 1/1800)).
+    assert "may move these differences by up to ± 3.98 points more" in compared
     assert NASTY not in compared
 
 
