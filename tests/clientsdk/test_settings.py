@@ -426,17 +426,6 @@ def test_switched_off_a_withdrawal_erases_what_was_kept_aside(tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.real_randomness
-def test_a_child_of_a_fork_is_switched_off_like_its_parent(tmp_path):
-    client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
-    pid = os.fork()
-    if pid == 0:
-        quiet = client.record("colour", "a") is Outcome.DISABLED and client.flush().error is None
-        quiet = quiet and client.next_due() is None and client.close().remaining == 0
-        os._exit(0 if quiet else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-
-
 # To keep no state file is a choice that an app has to name.
 
 
