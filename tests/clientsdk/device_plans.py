@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -238,18 +238,6 @@ def alter(path, statement, *values):
     """Change a device's file, as other programs and damages do."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement, values)
-
-
-@contextmanager
-def failing(client, prefix, message="disk I/O error", after=False):
-    """Let statements of one kind fail meanwhile."""
-    database = client._store.database
-    sound = database.connection
-    database.connection = Failing(sound, prefix, message, after)
-    try:
-        yield
-    finally:
-        database.connection = sound
 
 
 def tables(path):

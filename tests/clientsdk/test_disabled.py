@@ -274,14 +274,18 @@ def test_where_there_is_no_file_there_is_no_ledger_and_nothing_to_withdraw(path)
 @pytest.mark.real_randomness
 def test_a_disabled_client_survives_forks(path):
     code = """
-client = Client.open(b"{}", state=path, publisher=MemoryPublisher())
-assert client.record("colour", "a") is Outcome.DISABLED
+options = {"state": path, "publisher": MemoryPublisher()}
+off = Settings(disabled=True)
+clients = [Client.open(b"{}", **options), Client(plan(), settings=off, **options)]
+assert {client.record("colour", "a") for client in clients} == {Outcome.DISABLED}
 def work():
-    assert client.record("colour", "b") is Outcome.DISABLED
-    assert client.stats().refused == {Outcome.DISABLED: 1}
-    client.close()
+    for client in clients:
+        assert client.record("colour", "b") is Outcome.DISABLED
+        assert client.stats().refused == {Outcome.DISABLED: 1}
+        assert (client.flush().error, client.next_due()) == (None, None)
+        assert client.close().remaining == 0
 wait(child(work))
-assert client.record("colour", "a") is Outcome.DISABLED
+assert {client.record("colour", "a") for client in clients} == {Outcome.DISABLED}
 assert threading.active_count() == 1
 """
     run(code, path)

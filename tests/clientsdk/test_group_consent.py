@@ -7,11 +7,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import CONSTANT, START, alter, items, metric, plan
+from device_plans import CONSTANT, START, items, metric, plan
 from scripts import KILLS, run
 
 from clientsdk import Consent, Outcome, Settings
-from clientsdk.ledger import read_file
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, StoreError
@@ -164,12 +163,3 @@ def test_no_groups_are_no_consent(path):
     client.give_consent()
     assert client.withdraw_consent(groups=[])
     assert client.group_consent == {"look": GIVEN, "use": GIVEN}
-
-
-def test_a_damaged_row_is_a_damaged_file(path):
-    client = device(path)
-    client.withdraw_consent(groups=["use"])
-    alter(path, "UPDATE consent_group SET consent = 'perhaps'")
-    assert client.record("colour", "a") is Outcome.STORE_FULL
-    with pytest.raises(StoreError, match="damaged"):
-        read_file(path)

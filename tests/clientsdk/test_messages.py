@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from opentelemetry.metrics import get_meter_provider
+from plan_texts import plan_head
 from publishing import Collector, refuse
 
 import sotto_cli
@@ -60,16 +61,9 @@ LISTS = {
     "<settings>": [each.name for each in fields(Settings)],
     "<mechanisms>": [each.name for each in LIBRARY],
 }
-PLAN = """\
-collector: a.example
-plan: p
-version: 1
-owner: telemetry@a.example
-expires: 2036-12-31
-period: 7d
-ceilings: {period: 6, lifetime: 900}
-resolution: 1h
-metrics:
+PLAN = (
+    plan_head("p", (6, 900), collector="a.example", expires="2036-12-31")
+    + """\
   theme:   {type: category, domain: [dark], outside: other, window: 28d, ladder: &l [{epsilon: 1}]}
   crash:   {type: boolean, window: 28d, ladder: *l}
   startup: {type: number, range: [0, 5000], unit: ms, outside: clip, window: 7d, ladder: *l}
@@ -77,6 +71,7 @@ metrics:
   size:    {type: ordinal, values: [s, m, l], window: 7d, ladder: *l}
   place:   {type: vector, dimensions: 2, range: [0, 1], outside: clip, window: 7d, ladder: *l}
 """
+)
 COMPILED = parse_plan(PLAN).compile()
 MEASURED = """\
   exports:  {type: ordinal, edges: [0, 1, 5], measure: {count: export}, stored: true, window: 7d, ladder: *l}
@@ -365,7 +360,9 @@ MEASURES = {
     "an event that nothing counts": measured("count", "exprt"),
     "a count in text": measured("count", "export", "2"),
     "a count of half": measured("count", "export", 0.5),
+    "a bool for a count": measured("count", "export", True),
     "an event that is no text": measured("count", 7),
+    "a metric for an event": measured("count", "exports"),
     "a measured metric recorded": measured("record", "exports", 3),
     "a step by its number": measured("reach", "checkout", 1),
     "a funnel that is none": measured("reach", "exports", "paid"),

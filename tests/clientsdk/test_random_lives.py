@@ -260,27 +260,6 @@ class TestAccidents(Accidents.TestCase):
     settings = lives(60, 30)
 
 
-def test_a_lost_guard_after_a_constant_value_spends_no_more_than_is_reserved():
-    life = Accidents()
-    life.record("model", 1)
-    life.lose("guard")
-    life.teardown()
-
-
-def test_two_histories_are_added_and_fill_the_lifetime():
-    """A new file knows what the lost one had spent, and the copy of that says so once more."""
-    life = Accidents()
-    life.lose("name")
-    life.copy()
-    life.lose("name")
-    life.wait("-1d")
-    life.lose("guard")
-    assert life.client.ledger().reserved == life.LIFETIME
-    life.put_the_copy_back(clean=False)
-    assert life.client.ledger().reserved == life.LIFETIME + life.PERIOD
-    life.teardown()
-
-
 def walk(path, seed, value, steps=120):
     """A device whose clock walks at random; return what came of its steps, and its machine."""
     machine, drawn, came = DeviceMachine(path), random.Random(seed), []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 from device_plans import DAY, HOUR, START, VAST, metric, plan, threadless
@@ -13,17 +12,11 @@ from clientsdk.store import store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, ValueTypeError
 
-COST = 2_000_000
-
 
 def device(*metrics, **options):
     changes = options.pop("plan", {})
     options.setdefault("clock", FakeClock(START))
     return SeededClient(plan(*metrics, **changes), seed=options.pop("seed", 1), **options)
-
-
-def reserved(client):
-    return client.ledger().reserved
 
 
 @pytest.mark.parametrize("state", [None, "device.db"])
@@ -47,18 +40,6 @@ def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path
     client.renew_consent(again=True)
     assert client.record("colour", "a") is Outcome.PERIOD_FULL
     assert client.stats().refused == {Outcome.NO_CONSENT: 11, Outcome.PERIOD_FULL: 1}
-
-
-def test_consent_given_by_another_client_is_noticed_after_a_moment(tmp_path):
-    here, there = (device(consent=False, state=tmp_path / "device.db") for _ in range(2))
-    assert here.record("colour", "a") is Outcome.NO_CONSENT
-    there.give_consent()
-    given = time.monotonic()
-    while (outcome := here.record("colour", "a")) is Outcome.NO_CONSENT:
-        assert time.monotonic() < given + 300
-    assert outcome is Outcome.ACCEPTED
-    there.withdraw_consent()
-    assert here.record("colour", "a") is Outcome.NO_CONSENT
 
 
 @pytest.mark.parametrize("moment", [0, 1e9])

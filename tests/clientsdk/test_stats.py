@@ -14,7 +14,7 @@ from clientsdk.store.outbox import ROW
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 
-ACCEPTED, FULL = Outcome.ACCEPTED, Outcome.PERIOD_FULL
+ACCEPTED = Outcome.ACCEPTED
 
 
 class Sulking(MemoryPublisher):

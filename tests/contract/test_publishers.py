@@ -95,6 +95,8 @@ def test_a_url_stands_for_a_publisher_that_connects_to_nothing_yet(scheme, tmp_p
     monkeypatch.setattr(socket.socket, "connect", refuse)
     publisher = publisher_of(URLS[scheme].format(tmp_path))
     assert type(publisher).__name__ == PUBLISHERS[scheme][1]
+    if is_buffered(publisher):
+        publisher.sync()
     publisher.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_texts import plan_head
 from serving import counted, served, wait_until
 
 from deploy.browser import NODE
@@ -19,17 +20,10 @@ from sotto.plan.compile import parse_plan
 from sotto.wire.batch import split_messages
 from sotto.wire.format import Row, decode_message, encode_message
 
-TEXT = """\
-collector: page.example
-plan: look
-version: 1
-owner: telemetry@page.example
-expires: 2099-12-31
-period: 1h
-ceilings: {period: 4, lifetime: 6}
-resolution: 1s
-minimum_reports: 1
-metrics:
+TEXT = plan_head(
+    "look", (4, 6), collector="page.example", period="1h", resolution="1s", minimum_reports=1
+)
+TEXT += """\
   speed: {type: number, range: [0, 1], outside: clip, window: 1h, ladder: [{epsilon: 1}]}
   theme: {type: category, domain: [light, dark], outside: other, mechanism: grr, window: 1h,
     ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1m}, {epsilon: 2, after: 5m}]}

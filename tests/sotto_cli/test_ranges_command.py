@@ -11,23 +11,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from plan_texts import plan_head
 
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import ResultsReader
 from sotto.errors import ParameterError
 from sotto_cli import main
 
-PLAN = """
-collector: test.example
-plan: replayed
-version: 1
-owner: test@test.example
-expires: 2036-01-01
-period: 7d
-ceilings: {period: 33, lifetime: 900}
-resolution: 1h
-segments: {os: [linux, mac]}
-metrics:
+PLAN = plan_head("replayed", (33, 900), collector="test.example", segments="{os: [linux, mac]}")
+PLAN += """\
   startup: {type: number, range: [0, 5000], unit: ms, outside: clip, window: 7d,
     mechanism: threshold, ladder: [{epsilon: 6}]}
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from plan_texts import plan_head
 
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import parse_plan
@@ -12,18 +13,14 @@ from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
 from sotto_cli import main
 
-PLAN = """
-collector: test.example
-plan: replayed
-version: 1
-owner: test@test.example
-expires: 2036-01-01
-period: 7d
-ceilings: {period: 33, lifetime: 900}
-resolution: 1h
-minimum_reports: 2
-segments: {os: [linux, mac], app: ["1", "2"]}
-metrics:
+PLAN = plan_head(
+    "replayed",
+    (33, 900),
+    collector="test.example",
+    minimum_reports=2,
+    segments='{os: [linux, mac], app: ["1", "2"]}',
+)
+PLAN += """\
   colour: {type: category, domain: [red], outside: other, window: 7d, ladder: [{epsilon: 9}]}
 """
 DEVICES = [("linux", "1")] * 3 + [("mac", "2")] * 4 + [("beos", "1")] * 2 + [("", "7")]

@@ -71,14 +71,6 @@ def test_compression_changes_no_byte(cluster, compression):
     assert taken(cluster, 1) == [(3, sent)]
 
 
-def test_nothing_is_connected_before_the_first_message():
-    before = set(threading.enumerate())
-    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
-    publisher.sync()
-    publisher.close()
-    assert set(threading.enumerate()) <= before
-
-
 def test_a_dead_broker_is_told_at_once_and_the_reports_stay():
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=600)
     client = reporter(publisher)

@@ -39,25 +39,11 @@ def test_what_is_buffered_has_a_sync():
     assert isinstance(EmbeddedLogPublisher("nowhere"), Buffered)
 
 
-def test_nothing_is_made_before_the_first_message(tmp_path):
-    publisher = EmbeddedLogPublisher(tmp_path / "log")
-    publisher.sync()
-    publisher.close()
-    assert not (tmp_path / "log").exists()
-
-
 def test_append_times_are_the_clocks(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, clock=FakeClock(77))
     publisher.publish(0, message())
     publisher.close()
     assert [(record.append, record.body) for record in records(tmp_path)] == [(77, message())]
-
-
-def test_two_publishers_have_two_partitions(tmp_path):
-    for _ in range(2):
-        publisher = EmbeddedLogPublisher(tmp_path)
-        publisher.publish(0, message())
-    assert len(partitions(tmp_path)) == 2
 
 
 def test_a_failed_sync_delivers_nothing_and_a_new_partition_is_opened(tmp_path, monkeypatch):

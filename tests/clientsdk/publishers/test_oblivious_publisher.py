@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
-import time
 
 import pytest
 from device_plans import metric, plan, reporter
@@ -226,30 +224,6 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew_with_a_new_encapsul
     for _ in range(3):
         publisher.publish(3, message())
     assert len({passed.body for passed in relay.passed}) == 3
-
-
-def test_no_call_is_unbounded(relay, behind):
-    waits = threading.Event()
-    relay.answer = lambda body: (waits.wait(600), behind(body))[1]
-    publisher = ObliviousPublisher(relay.url, COLLECTOR, behind.gateway.configuration, timeout=0.5)
-    begin = time.monotonic()
-    with pytest.raises(PublishError, match="in time"):
-        publisher.publish(3, message())
-    assert time.monotonic() - begin < 300
-    waits.set()
-    publisher.close()
-
-
-def test_nobody_there_is_an_error_without_an_address(behind):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/relay"
-        publisher = ObliviousPublisher(url, COLLECTOR, behind.gateway.configuration)
-        with pytest.raises(PublishError) as caught:
-            publisher.publish(3, message())
-    assert str(caught.value) == (
-        "the relay or gateway cannot be reached (ConnectionRefusedError): nothing listens there"
-    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
 from contextlib import closing, suppress
@@ -135,42 +134,6 @@ def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
 
 
 # Older copies.
-
-
-def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
-    ledger, _ = live(path)
-    other = tmp_path / "other.db"
-    theirs, _ = live(other, weeks=1, seed=5)
-    shutil.copyfile(other, path)
-    with device(path, seed=6, now=START + WEEK) as client:
-        found = client.ledger()
-        assert found.restored == 1
-        assert found.reserved >= ledger.reserved + theirs.reserved
-
-
-def test_a_live_client_notices_an_older_copy_put_under_it(path):
-    live(path, weeks=1)
-    copy = path.read_bytes()
-    client = device(path, seed=2, now=START + WEEK)
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    assert client.flush().sent > 0
-    client.record("colour", "a")
-    # As restoring does: a new file takes the name.
-    restored = path.with_name("restored")
-    restored.write_bytes(copy)
-    os.replace(restored, path)
-    # As for a fork, after which the file is known by what is in it.
-    client._store.database.disconnect()
-    client.publisher.messages.clear()
-    client.clock.advance(hours=3)
-    with pytest.raises(StoreError, match="older copy"):
-        client.flush()
-    assert client.publisher.messages == []
-    assert client.record("colour", "a") is Outcome.STORE_FULL
-    with pytest.raises(StoreError):
-        client.give_consent()
-    client.close()
 
 
 # The mark itself.

@@ -16,6 +16,7 @@ from asgi_client import get
 from fastapi import FastAPI
 from made_documents import project, projection, window_document
 from numpy.typing import NDArray
+from plan_texts import plan_head
 
 from mechanisms.experiments import Scored, difference
 from mechanisms.items import OF_EXPERIMENTS
@@ -35,17 +36,13 @@ from sotto_cli import main
 
 SEED = 12
 #: Arms are control, treatment and, in cells, none.
-TEXT = """\
-collector: app.example
-plan: trial
-version: 1
-owner: telemetry@app.example
-expires: 2099-12-31
-period: 7d
-ceilings: {period: 9, lifetime: 3000}
-resolution: 1h
-experiment: {name: onboarding, arms: [control, treatment], share: 0.5}
-metrics:
+TEXT = plan_head(
+    "trial",
+    (9, 3000),
+    collector="app.example",
+    experiment="{name: onboarding, arms: [control, treatment], share: 0.5}",
+)
+TEXT += """\
   dark: {type: boolean, window: 7d, ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]}
   start: {type: number, range: [100, 300], unit: ms, outside: clip, mechanism: threshold,
     window: 28d, ladder: [{epsilon: 2}]}

@@ -118,110 +118,8 @@ def test_the_exposition_keeps_to_the_conventions(job):
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-#: For every alert, series that make it fire; twice the longest delay goes by.
-FAULTS = {
-    "SottoExporterDown": {'up{job="sotto"}': "0x200"},
-    "SottoSourceBroken": {'sotto_source_status{source="state",status="damaged"}': "1x200"},
-    "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
-    "SottoReadingSlow, and none": {"sotto_exporter_deadline_exceeded_total": "1x200"},
-    "SottoNotLooking": {"sotto_run_check_age_seconds": "901x200"},
-    "SottoRunFailed": {'sotto_run_failed{problem="disk"}': "1x200"},
-    "SottoNoRun": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
-    "SottoLag": {"sotto_lag_seconds": "3601x200"},
-    "SottoFutureRecords": {"sotto_future_records_total": "0x170 674x30"},
-    "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_partitions": "1x200"},
-    "SottoNoProgress": {
-        'sotto_partition_offset{partition="reports-e1-p2/0"}': "12x200",
-        'sotto_partition_lag_records{partition="reports-e1-p2/0"}': "7x200",
-        # Beside it one that is read.
-        'sotto_partition_offset{partition="reports-e1-p2/1"}': "12+5x200",
-        'sotto_partition_lag_records{partition="reports-e1-p2/1"}': "7x200",
-    },
-    "SottoEngineNotRunning": {"sotto_engine_running": "1x100 0x100"},
-    "SottoEngineRestarts": {"sotto_engine_restarts_total": "0x170 1 2x29"},
-    "SottoNoCheckpoint": {
-        "sotto_engine_checkpoint_age_seconds": "101x200",
-        "sotto_engine_checkpoint_interval_seconds": "10x200",
-    },
-    "SottoWatermarkStands": {"sotto_engine_watermark_timestamp_seconds": "0+60x100 6000x100"},
-    "SottoSinkBehind": {"sotto_sink_lag_records": "3x200"},
-    "SottoDatabaseBehind": {"sotto_database_behind_generations": "1x200"},
-    "SottoQuarantineRate": {
-        'sotto_reports_rejected_total{reason="late"}': "0+6x200",
-        "sotto_reports_read_total": "0+100x200",
-    },
-    "SottoPlanUnknown": {'sotto_reports_rejected_total{reason="unknown_plan"}': "0+1x200"},
-    "SottoLogCorrupt": {'sotto_reports_rejected_total{reason="corrupt_log"}': "0+1x200"},
-    "SottoPseudonymsRevoked": {
-        'sotto_period_revoked_pseudonyms{period="a",reason="over_budget"}': "2x200",
-        'sotto_period_pseudonyms{period="a"}': "1000x200",
-    },
-    "SottoPoisoned": {
-        'sotto_poisoning_alarms{plan="p",version="1",metric="m",kind="levels"}': "1x200"
-    },
-    "SottoBudgetExceeded": {'sotto_period_spent_max_ratio{audit="accepted"}': "1.01x200"},
-    "SottoEstimateMoved": {'sotto_estimate_moved_timestamp_seconds{metric="m"}': "10000x200"},
-    "SottoAlertsUndelivered": {'sotto_alerts_undelivered{file="f"}': "1x200"},
-    "SottoAlertsStale": {'sotto_alerts_evaluated_timestamp_seconds{file="f"}': "0x100 -170000x100"},
-    "SottoNoReports": {"sotto_clock_timestamp_seconds": "-700000x200"},
-    "SottoEstimatesStale": {
-        "sotto_clock_timestamp_seconds": "3100x200",
-        'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="1"}': "0x200",
-        'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "1000x200",
-        'sotto_newest_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "1000x200",
-        'sotto_metric_first_release_seconds{plan="p",metric="m",version="1"}': "1000x200",
-    },
-}
-#: The same series where all is well.
-WELL = {
-    'up{job="sotto"}': "1x200",
-    'sotto_source_status{source="state",status="ok"}': "1x200",
-    'sotto_source_status{source="state",status="damaged"}': "0x200",
-    "sotto_exporter_read_age_seconds": "5x200",
-    "sotto_run_check_age_seconds": "20x200",
-    # A run that failed, and the next one did not.
-    'sotto_run_failed{problem="broker"}': "0x100 1 1 0x98",
-    "sotto_run_age_seconds": "90000x200",
-    "sotto_future_records_total": "674x200",
-    "sotto_lag_partitions": "0x200",
-    "sotto_lag_seconds": "0x200",
-    "sotto_document_age_seconds": "90000x200",
-    # Always behind, and read; idle, and read to its end; given a record now and then.
-    'sotto_partition_offset{partition="reports-e1-p4/0"}': "0+9x200",
-    'sotto_partition_lag_records{partition="reports-e1-p4/0"}': "7x200",
-    'sotto_partition_offset{partition="reports-e1-p4/1"}': "5x200",
-    'sotto_partition_lag_records{partition="reports-e1-p4/1"}': "0x200",
-    'sotto_partition_offset{partition="reports-e1-p4/2"}': "5x170 6x30",
-    'sotto_partition_lag_records{partition="reports-e1-p4/2"}': "0x169 1 0x30",
-    # Restarted once, and soon well again.
-    "sotto_engine_running": "1x170 0 1x29",
-    "sotto_engine_restarts_total": "0x171 1x29",
-    "sotto_engine_checkpoint_age_seconds": "9x170 70 9x29",
-    "sotto_engine_checkpoint_interval_seconds": "10x200",
-    "sotto_engine_watermark_timestamp_seconds": "0+60x200",
-    "sotto_sink_lag_records": "0 5 0 9 7 0 3x40 0x150",
-    "sotto_database_behind_generations": "0x200",
-    'sotto_reports_rejected_total{reason="late"}': "0+4x200",
-    'sotto_reports_rejected_total{reason="unknown_plan"}': "7x200",
-    'sotto_reports_rejected_total{reason="corrupt_log"}': "7x200",
-    "sotto_reports_read_total": "0+100x200",
-    'sotto_period_revoked_pseudonyms{period="a",reason="over_budget"}': "1x200",
-    'sotto_period_pseudonyms{period="a"}': "1000x200",
-    'sotto_poisoning_alarms{plan="p",version="1",metric="m",kind="levels"}': "0x200",
-    'sotto_period_spent_max_ratio{audit="accepted"}': "1x200",
-    'sotto_period_spent_max_ratio{audit="observed"}': "3x200",
-    'sotto_estimate_moved_timestamp_seconds{metric="m"}': "-80000x200",
-    'sotto_alerts_undelivered{file="f"}': "2x50 0 2x50 0 2x50 0 2x50",
-    'sotto_alerts_evaluated_timestamp_seconds{file="f"}': "0x200",
-    "sotto_clock_timestamp_seconds": "2900x200",
-    'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="1"}': "-5000x200",
-    'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "-4000x200",
-    'sotto_newest_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "-4000x200",
-    'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="2"}': "0x200",
-    'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="2"}': "1000x200",
-    'sotto_newest_window_end_timestamp_seconds{plan="p",metric="m",version="2"}': "1000x200",
-    'sotto_metric_first_release_seconds{plan="p",metric="m",version="2"}': "1000x200",
-}
+#: Series for every alert that make it fire, and series where all is well.
+SERIES = yaml.safe_load(Path(__file__).with_name("series.yml").read_text("utf-8"))
 
 
 def check_with_promtool(folder, cases):
@@ -254,10 +152,10 @@ def test_every_alert_fires_when_it_should_and_no_other_time(tmp_path):
         query = 'count(ALERTS{alertname="%s",alertstate="firing"}) or vector(0)'
         return case_of(series, {(query % name, "3h"): number for name, number in firing.items()})
 
-    named = [(name.partition(",")[0], series) for name, series in FAULTS.items()]
+    named = [(name.partition(",")[0], series) for name, series in SERIES["faults"].items()]
     assert {name for name, _ in named} == set(alerts())
     cases = [case(series, {name: 1}) for name, series in named]
-    check_with_promtool(tmp_path, [*cases, case(WELL, dict.fromkeys(alerts(), 0))])
+    check_with_promtool(tmp_path, [*cases, case(SERIES["well"], dict.fromkeys(alerts(), 0))])
 
 
 def alarmed(folder: Path) -> str:

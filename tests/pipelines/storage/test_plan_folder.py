@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,6 @@ class OneHorizon(EmbeddedLog):
             raise BrokerError("nobody answers")
         if registry.horizon > FIRST.horizon:
             raise BrokerError("retention is too short")
-
-
-Look = Callable[[], list[CompiledPlan]]
 
 
 @pytest.fixture

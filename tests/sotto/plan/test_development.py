@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from plan_texts import plan_head
 
 import sotto_cli
 from clientsdk import Client, MemoryPublisher
@@ -21,18 +22,10 @@ from sotto.wire.decode import decode
 from sotto.wire.reasons import Reason
 
 PLANS = sorted(Path("examples").glob("*/plan.yaml"))
-WEEKLY = """
-collector: fleet.example
-plan: trial
-version: 3
-owner: telemetry@fleet.example
-expires: 2099-06-30
-period: 7d
-ceilings: {period: 12, lifetime: 640}
-resolution: 1h
-panel: 1/13
-minimum_reports: 50
-metrics:
+WEEKLY = plan_head(
+    "trial", (12, 640), collector="fleet.example", version=3, panel="1/13", minimum_reports=50
+)
+WEEKLY += """\
   colour:
     type: category
     domain: [a, b]
