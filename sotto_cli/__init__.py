@@ -25,7 +25,7 @@ from sotto.exit_status import ExitStatus
 from sotto.version import __version__
 
 #: Subcommands: modules of this package with a docstring, which is their help, examples last;
-#: ``add_arguments(parser)``; and ``run(args)``, which returns the exit status.
+#: ``add_arguments(parser)``; and ``run(args)``, which returns the exit status, or None if it is 0.
 COMMANDS = (
     "plan",
     "replay",
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         parsed = _parsed(given)
-        status: int = parsed.run(parsed)
+        status: int = parsed.run(parsed) or ExitStatus.DONE
         sys.stdout.flush()
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rate N", "requests a second of one app, on average", 1000.0, type=options.above_zero)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pipelines.collector import keys
 
     if args.new_key is not None or args.drop_key is not None:
@@ -68,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
             print(keys.new_key(args.keys, args.new_key))
         else:
             print(f"removed a key of {keys.drop_key(args.keys, args.drop_key)}")
-        return 0
-    return _serve(args)
+        return
+    _serve(args)
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace) -> None:
     from pipelines.collector.application import HEADERS, application
     from pipelines.collector.commits import GroupCommit
     from pipelines.collector.keys import AppKeys
@@ -108,7 +108,6 @@ def _serve(args: argparse.Namespace) -> int:
             behind_proxy=args.behind_proxy,
             reload=[each.reload for each in (keys, plans) if each is not None],
         )
-    return 0
 
 
 def _store(args: argparse.Namespace) -> MessageStore:

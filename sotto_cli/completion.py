@@ -14,10 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     import shtab
 
     from sotto_cli import command_parser
 
     print(shtab.complete(command_parser(), args.shell))
-    return 0

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_format(parser, "table", "json")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from sotto.design import report
     from sotto.design.answers import DataAssumption, answers, asked_alone, asked_of_plan
     from sotto.design.experiment import Effect
@@ -126,7 +126,6 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         report.plot(found.designs[0], args.plot)
     print("\n".join(report.json_lines(found) if args.format == "json" else report.lines(found)))
-    return 0
 
 
 def _ladder(args: argparse.Namespace) -> list[float]:

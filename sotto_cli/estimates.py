@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--all", everything)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pipelines.results import encode, printed, views
     from pipelines.web.watching import JobWatch
 
@@ -84,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
         if (computed := _computed(args, reader)) is not None:
             lines, kind, found = computed
             shown = [*encode.objects(kind, views.rows_of(kind, found))]
-            return _print(args.format, lines, [each.name for each in kind.columns], shown)
+            _print(args.format, lines, [each.name for each in kind.columns], shown)
+            return
         chosen = printed.EstimateChoice(
             args.metric, args.window, args.collector, args.by, args.segment, args.under
         )
@@ -94,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
     for window, messages in alarms.items() if args.format != "table" else ():
         for message in messages:
             warn(f"{window[3]}, {time_text(window[4])}: {message}")
-    return 0
 
 
 def _computed(
@@ -143,7 +143,7 @@ def _range_of(args: argparse.Namespace) -> WindowRange | None:
 
 def _print(
     form: str, lines: list[str], columns: Sequence[str], rows: Sequence[Mapping[str, object]]
-) -> int:
+) -> None:
     if form == "table":
         print("\n".join(lines))
     elif form == "json":
@@ -151,4 +151,3 @@ def _print(
         print()
     else:
         write_csv_rows(sys.stdout, columns, rows)
-    return 0

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--table NAME", "only this view, such as shares; see docs/reference/tables.md")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pipelines.results.encode import export
 
     files = _files(args.out, args.table, args.format)
@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
         (str(path), f"{rows:,}", "row" if rows == 1 else "rows") for path, rows in written.items()
     ]
     print("\n".join(aligned(cells, [False, True, False])))
-    return 0
 
 
 def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--once", "print the metrics and exit")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from prometheus_client import generate_latest
 
     logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")
@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
     registry = _registry(args)
     if args.once:
         sys.stdout.write(generate_latest(registry).decode())
-        return 0
-    return _serve(args.listen, args.port, registry)
+        return
+    _serve(args.listen, args.port, registry)
 
 
 def _registry(args: argparse.Namespace) -> CollectorRegistry:
@@ -124,7 +124,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     return registry
 
 
-def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
+def _serve(address: str, port: int, registry: CollectorRegistry) -> None:
     from prometheus_client import start_http_server
 
     try:
@@ -138,4 +138,3 @@ def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
     server.shutdown()
     server.server_close()
     thread.join()
-    return 0

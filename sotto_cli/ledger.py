@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--full", "write ids out; they link a device to its reports")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if args.device is not None and args.state is None and args.pseudonym is None:
         from clientsdk.ledger import read_file
 
@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         raise ParameterError("give a device's file, or both --state and --pseudonym")
     print("\n".join(lines))
-    return 0
 
 
 def device_lines(ledger: Ledger, full: bool) -> list[str]:

@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         options.add(group, "--strict", "exit with status 1 if there is a warning")
 
 
-def run(args: argparse.Namespace) -> int:
-    status: int = args.action(args)
+def run(args: argparse.Namespace) -> int | None:
+    status: int | None = args.action(args)
     return status
 
 
@@ -157,39 +157,37 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     return ExitStatus.found(found and args.strict)
 
 
-def _fingerprint(args: argparse.Namespace) -> int:
+def _fingerprint(args: argparse.Namespace) -> None:
     """Print what names the plan on the wire, for Client(..., expect=...)."""
     plan = plan_of(args.plan).plan
     print(plan.digest.hex() if args.document else plan.fingerprint_hex)
-    return 0
 
 
-def _generate(args: argparse.Namespace) -> int:
+def _generate(args: argparse.Namespace) -> None:
     """Write a Python module for apps: the compiled plan, and its metrics, typed."""
     from sotto.plan.generate import module_text
 
     if str(args.output).endswith(".json"):
         raise PlanError(f"{args.output} must be a Python module's file, such as metrics.py")
-    return _write_part(args, lambda plan: module_text(plan, args.sdk).encode("utf-8"))
+    _write_part(args, lambda plan: module_text(plan, args.sdk).encode("utf-8"))
 
 
-def _sampler(args: argparse.Namespace) -> int:
+def _sampler(args: argparse.Namespace) -> None:
     """Write the integers that follow from a plan, for clients that do not compute them."""
     from sotto.plan.sampler import sampler_json
 
-    return _write_part(args, sampler_json)
+    _write_part(args, sampler_json)
 
 
-def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> int:
+def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> None:
     """Write what is made of a plan, and print the fingerprint if that goes to a file."""
     plan = plan_of(args.plan).plan
     write_beside(args.plan, args.output or "-", made(plan))
     if args.output not in (None, "-"):
         print(plan.fingerprint_hex)
-    return 0
 
 
-def _disclose(args: argparse.Namespace) -> int:
+def _disclose(args: argparse.Namespace) -> None:
     """Write what a plan collects, in the words of those who must be told. It is a draft: whoever
     answers for the app reads it first. Figures follow from the plan's certified epsilons; what the
     plan does not say, such as a legal basis, is left to be filled in."""
@@ -199,4 +197,3 @@ def _disclose(args: argparse.Namespace) -> int:
     write_beside(args.plan, args.output or "-", disclosure(plan, args.format))
     for line in gaps(plan, args.format):
         options.warn(line)
-    return 0

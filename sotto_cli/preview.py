@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("device", type=Path, help="a device's state file")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from clientsdk.ledger import read_file
     from clientsdk.preview import preview_file
     from sotto.clocks import now_ms
@@ -28,4 +28,3 @@ def run(args: argparse.Namespace) -> int:
     print(read_file(args.device).in_words())
     print()
     print(preview_file(args.device, now_ms()).in_words())
-    return 0

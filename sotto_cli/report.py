@@ -26,10 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--public", "show only what is meant for the public")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pipelines.web.rendering import write_static_file
 
     options.quiet_libraries()
     write_static_file(options.reader_of(args), args.out, args.state, public=args.public)
     print(args.out)
-    return 0

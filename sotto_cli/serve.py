@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_alerts(parser, what)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pipelines.collector.limits import Limits
     from pipelines.http.server import serve
     from pipelines.results.api import create_router
@@ -112,7 +112,6 @@ def run(args: argparse.Namespace) -> int:
     with looking(job_watch), looking(watch):
         where = args.listen, args.port, Limits.connections
         serve(app, *where, ready, options.warn, HEADERS, behind_proxy=args.behind_proxy)
-    return 0
 
 
 def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:

@@ -77,11 +77,11 @@ class PooledDifference:
         return not self.low <= 0 <= self.high
 
 
-def difference(one: Estimate, other: Estimate, correlation: float = 0.0) -> PooledDifference:
+def difference(one: Estimate, other: Estimate) -> PooledDifference:
     """Return ``one`` less ``other``, with an interval made of the ends of both (MOVER).
 
-    For normal intervals that is the usual one. ``correlation``: of the two errors; taken for less
-    than it is, the interval is too wide.
+    For normal intervals that is the usual one. It is too wide if the errors of both are positively
+    correlated.
 
     References
     ----------
@@ -99,8 +99,7 @@ def difference(one: Estimate, other: Estimate, correlation: float = 0.0) -> Pool
     value = one.value - other.value
 
     def distance(of_one: float, of_other: float) -> float:
-        square = of_one**2 + of_other**2 - 2 * correlation * of_one * of_other
-        return math.sqrt(max(square, 0.0))
+        return math.sqrt(of_one**2 + of_other**2)
 
     return PooledDifference(
         value,

@@ -158,28 +158,17 @@ class Shift:
 class Watched:
     """The findings of a series, and how well the next windows are watched.
 
-    ``judged``: how many windows were. ``drift``, ``spread``: medians of the likely ones, in the
-    unit of the values. ``level`` and ``error``: what is expected of the next window, and how far
+    ``judged``: how many windows were. ``drift``: the median of the likely ones, in the unit of the
+    values. ``level`` and ``error``: what is expected of the next window, and how far
     off that is, with its own noise if that is the last one's; NaN where nothing is known of it.
     """
 
     shifts: tuple[Shift, ...]
     judged: int
     drift: float = math.nan
-    spread: float = math.nan
     level: float = math.nan
     error: float = math.nan
     _next: tuple[LevelModels, float, float] | None = field(default=None, repr=False, compare=False)
-
-    def windows_to_find(self, change: float) -> int | None:
-        """Return within how many windows a shift of this size is found from now on.
-
-        With probability :data:`FOUND`; None if that takes more than 26, or ``level`` is unknown.
-        """
-        if self._next is None:
-            return None
-        models, error, threshold = self._next
-        return windows_to_find(models, change, error, threshold)
 
     def smallest(self, windows: int) -> float | None:
         """Return the smallest shift that is found within so many windows, to 1 %.
@@ -252,13 +241,13 @@ def watch(
 def _watched(finder: _Finder, judged: int, error: float) -> Watched:
     models, shifts = finder.models, tuple(finder.shifts)
     shares = models.probabilities()[0]
-    drift, spread = (math.sqrt(_median(shares, of)) for of in (models.drifts, models.spreads))
+    drift = math.sqrt(_median(shares, models.drifts))
     if np.isinf(models.variances[0]):
-        return Watched(shifts, judged, drift, spread)
+        return Watched(shifts, judged, drift)
     level = float(shares @ models.levels[0])
     off = math.sqrt(_spread_of(shares, models.levels[0], models.predicted(error)))
     known = (models, error, finder.threshold)
-    return Watched(shifts, judged, drift, spread, level, off, known)
+    return Watched(shifts, judged, drift, level, off, known)
 
 
 def _models(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -13,10 +12,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from pipelines.storage.files import replace
+from pipelines.storage.files import lock_within, replace
 from pipelines.web import formats
 from sotto.errors import AggregationError
-from sotto.files import try_lock
 
 #: Alerts that the file has at most, the newest ones.
 MOST_ALERTS = 1000
@@ -230,11 +228,8 @@ def changing(path: Path) -> Iterator[Kept]:
     """
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        deadline = time.monotonic() + _PATIENCE
-        while not try_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise AggregationError(f"{path} is in use: another process sends alerts")
-            time.sleep(0.05)
+        if not lock_within(descriptor, _PATIENCE):
+            raise AggregationError(f"{path} is in use: another process sends alerts")
         kept = read(path)
         yield kept
         replace(path, kept.model_dump_json(indent=1).encode())

@@ -243,8 +243,20 @@ class _WriteDocuments(_Write):
         self._items.append(parse(*element))
 
 
+class _ToSink(beam.PTransform):
+    """Writes all elements by a DoFn, and ends there."""
+
+    def __init__(self, write: _Write) -> None:
+        super().__init__()
+        self._write = write
+
+    def expand(self, items: beam.PCollection[Any]) -> beam.pvalue.PDone:
+        _ = items | "Write" >> beam.ParDo(self._write)
+        return beam.pvalue.PDone(items.pipeline)
+
+
 @beam.typehints.with_input_types(Keyed)
-class WriteEstimates(beam.PTransform):
+class WriteEstimates(_ToSink):
     """Writes documents to a sink, each at least once: of one key the highest revision counts.
 
     Parameters
@@ -253,16 +265,11 @@ class WriteEstimates(beam.PTransform):
     """
 
     def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
-
-    def expand(self, documents: beam.PCollection[Keyed]) -> beam.pvalue.PDone:
-        _ = documents | "Write" >> beam.ParDo(_WriteDocuments(self._sink))
-        return beam.pvalue.PDone(documents.pipeline)
+        super().__init__(_WriteDocuments(sink))
 
 
 @beam.typehints.with_input_types(bytes)
-class WriteRejects(beam.PTransform):
+class WriteRejects(_ToSink):
     """Writes packed rejects to a sink, each at least once.
 
     Parameters
@@ -271,9 +278,4 @@ class WriteRejects(beam.PTransform):
     """
 
     def __init__(self, sink: RejectsSink) -> None:
-        super().__init__()
-        self._sink = sink
-
-    def expand(self, items: beam.PCollection[bytes]) -> beam.pvalue.PDone:
-        _ = items | "Write" >> beam.ParDo(_Write(self._sink))
-        return beam.pvalue.PDone(items.pipeline)
+        super().__init__(_Write(sink))

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.runners import EMBEDDED, Runner
@@ -63,6 +63,7 @@ STEPS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Driver:
     """Commits to a state directory; to be made and used under its lock.
 
@@ -81,31 +82,23 @@ class Driver:
     plan has another fingerprint than one of its name and version had before.
     """
 
-    def __init__(
-        self,
-        directory: StateDirectory,
-        registry: Registry,
-        candidates: Candidates,
-        results: Results,
-        checkpoint: Checkpoint,
-        publish: Publish | None = None,
-        runner: Runner = EMBEDDED,
-        elsewhere: str | None = None,
-        counts_on: bool = False,
-    ) -> None:
-        self.directory = directory
-        self.registry = registry
-        self.candidates = candidates
-        self.results = results
-        self.checkpoint = checkpoint
-        self.unprojected = self.unpublished = ""
-        self._counts_on = counts_on
-        self._to_topic = publish
-        self.runner = runner
-        self.manifest = directory.open(elsewhere)
-        self._last = LastRun.of(directory.path)
-        self.manifest.check_plans(registry)
-        directory.plans.keep(registry.plans, candidates)
+    directory: StateDirectory
+    registry: Registry
+    candidates: Candidates
+    results: Results
+    checkpoint: Checkpoint
+    publish: Publish | None = None
+    runner: Runner = EMBEDDED
+    elsewhere: InitVar[str | None] = None
+    counts_on: bool = False
+    unprojected: str = field(default="", init=False)
+    unpublished: str = field(default="", init=False)
+
+    def __post_init__(self, elsewhere: str | None) -> None:
+        self.manifest = self.directory.open(elsewhere)
+        self._last = LastRun.of(self.directory.path)
+        self.manifest.check_plans(self.registry)
+        self.directory.plans.keep(self.registry.plans, self.candidates)
         self.publish_due()
         self._project()
         self._publish()
@@ -237,7 +230,7 @@ class Driver:
         try:
             self._bring_forward()
         except SinkError as error:
-            if not self._counts_on:
+            if not self.counts_on:
                 raise
             self.unprojected = str(error)
 
@@ -263,10 +256,10 @@ class Driver:
 
     def _publish(self) -> None:
         """Bring the topic of estimates to what is committed, if it can be reached."""
-        if self._to_topic is None or self.unpublished:
+        if self.publish is None or self.unpublished:
             return
         try:
-            self._to_topic(self.directory, self.manifest, self.registry, self.candidates)
+            self.publish(self.directory, self.manifest, self.registry, self.candidates)
         except BrokerError as error:
             self.unpublished = str(error)
         else:

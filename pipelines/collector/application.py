@@ -46,14 +46,6 @@ _MESSAGE_BYTES = 1024
 _logger = logging.getLogger(__name__)
 
 
-class ProblemError(Exception):
-    """A request that is refused: its status, why, and when to come again."""
-
-    def __init__(self, status: int, title: str, retry_after: float | None = None) -> None:
-        super().__init__(title)
-        self.status, self.title, self.retry_after = status, title, retry_after
-
-
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     texts = {
         400: "not a body of messages",
@@ -105,21 +97,21 @@ def application(
         origin = request.headers.get("origin")
         # A proxy may hand on an empty one where there was none.
         if origin and "*" not in origins and origin not in origins:
-            raise ProblemError(403, "pages of this origin may not send")
+            raise HTTPException(403, "pages of this origin may not send")
         app = _WHO
         if keys is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             given = key if scheme.lower() == "bearer" else request.query_params.get("key", "")
             found = keys.app_of(given)
             if found is None:
-                raise ProblemError(401, "a key of an app is needed: Authorization: Bearer KEY")
+                raise HTTPException(401, "a key of an app is needed: Authorization: Bearer KEY")
             app = found
         bucket = buckets.get(app)
         if bucket is None:
             bucket = buckets[app] = TokenBucket(bounds.requests_per_second, bounds.burst)
         wait = bucket.take()
         if wait:
-            raise ProblemError(429, "too many requests of this app", wait)
+            raise _later(429, "too many requests of this app", wait)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -153,22 +145,15 @@ def application(
         max_age=86_400,
     )
 
-    @app.exception_handler(ProblemError)
-    async def _problem(_: Request, problem: ProblemError) -> Response:
-        headers = {"cache-control": "no-store"}
-        if problem.retry_after is not None:
-            headers["retry-after"] = str(max(1, math.ceil(problem.retry_after)))
-        if problem.status == 401:
-            headers["www-authenticate"] = "Bearer"
-        if problem.status in (408, 413):
-            # The rest of the body is not waited for.
-            headers["connection"] = "close"
-        return problems.problem(problem.status, problem.title, headers)
-
     @app.exception_handler(HTTPException)
     async def _refusal(_: Request, error: HTTPException) -> Response:
-        """Answer what no route takes."""
-        return problems.problem(error.status_code, str(error.detail), error.headers or {})
+        headers = {"cache-control": "no-store", **(error.headers or {})}
+        if error.status_code == 401:
+            headers["www-authenticate"] = "Bearer"
+        if error.status_code in (408, 413):
+            # The rest of the body is not waited for.
+            headers["connection"] = "close"
+        return problems.problem(error.status_code, error.detail, headers)
 
     @app.exception_handler(Exception)
     async def _fault(_: Request, error: Exception) -> Response:
@@ -214,9 +199,9 @@ def application(
                 share.grow(sum(max(0, _MESSAGE_BYTES - len(each)) for each in messages))
                 await commits.write(_checked(messages, plans().fingerprints))
         except OverloadError:
-            raise ProblemError(503, "overloaded", _BUSY) from None
+            raise _later(503, "overloaded", _BUSY) from None
         except PublishError:
-            raise ProblemError(503, "messages cannot be kept now", _FAILED) from None
+            raise _later(503, "messages cannot be kept now", _FAILED) from None
         return Response(status_code=204)
 
     @app.get(
@@ -228,7 +213,7 @@ def application(
         """Return all plans whose reports are taken, as `sotto plan compile` writes them."""
         known = plans()
         if collector != known.collector:
-            raise ProblemError(404, "no such collector")
+            raise HTTPException(404, "no such collector")
         return answered(request, known.body, "application/json", known.etag, "public, max-age=300")
 
     @app.get("/healthz", summary="Whether the collector answers", response_class=Response)
@@ -238,11 +223,16 @@ def application(
     return app
 
 
+def _later(status: int, title: str, seconds: float) -> HTTPException:
+    """Return a refusal that says after how many seconds to come again."""
+    return HTTPException(status, title, {"retry-after": str(max(1, math.ceil(seconds)))})
+
+
 async def _body(request: Request, limits: Limits, share: Share) -> bytes:
     """Return the request's body, if it arrives in time and is not too large."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limits.body_bytes:
-        raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
+        raise HTTPException(413, f"a body has at most {limits.body_bytes} bytes")
     parts: list[bytes] = []
     try:
         async with asyncio.timeout(limits.body_seconds) as deadline:
@@ -256,15 +246,15 @@ async def _body(request: Request, limits: Limits, share: Share) -> bytes:
             async for part in request.stream():
                 share.grow(len(part))
                 if share.size > limits.body_bytes:
-                    raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
+                    raise HTTPException(413, f"a body has at most {limits.body_bytes} bytes")
                 parts.append(part)
         share.whole()
     except TimeoutError:
         if share.evicted:
             raise OverloadError("others need the room") from None
-        raise ProblemError(408, "the body did not arrive in time") from None
+        raise HTTPException(408, "the body did not arrive in time") from None
     except ClientDisconnect:
-        raise ProblemError(400, "the body did not arrive") from None
+        raise HTTPException(400, "the body did not arrive") from None
     return b"".join(parts)
 
 
@@ -273,7 +263,7 @@ def _split(body: bytes) -> list[bytes]:
     try:
         return split_messages(body)
     except FormatError as error:
-        raise ProblemError(400, str(error)) from None
+        raise HTTPException(400, str(error)) from None
 
 
 def _checked(messages: Sequence[bytes], fingerprints: set[bytes]) -> list[tuple[int, bytes]]:
@@ -284,8 +274,8 @@ def _checked(messages: Sequence[bytes], fingerprints: set[bytes]) -> list[tuple[
             pseudonym_of(message)
             _, _, _, shard, _, fingerprint = HEADER.unpack_from(message)
             if fingerprint not in fingerprints:
-                raise ProblemError(422, "a message of a plan that is not known here", _UNKNOWN)
+                raise _later(422, "a message of a plan that is not known here", _UNKNOWN)
             found.append((shard, message))
     except FormatError as error:
-        raise ProblemError(400, str(error)) from None
+        raise HTTPException(400, str(error)) from None
     return found

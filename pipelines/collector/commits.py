@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipelines.collector.stores import MessageStore
@@ -33,6 +34,7 @@ class _Request(NamedTuple):
     done: asyncio.Future[None]
 
 
+@dataclass(eq=False, repr=False)
 class GroupCommit:
     """Writes the messages of all requests to one store, group by group.
 
@@ -47,17 +49,12 @@ class GroupCommit:
         Seconds for which nothing is tried after a failure: whoever comes is refused at once.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        hold: float = HOLD,
-        warn: Callable[[str], None] = _logger.warning,
-        pause: float = PAUSE,
-    ) -> None:
-        self._store = store
-        self._hold = hold
-        self._warn = warn
-        self._pause = pause
+    store: MessageStore
+    hold: float = HOLD
+    warn: Callable[[str], None] = _logger.warning
+    pause: float = PAUSE
+
+    def __post_init__(self) -> None:
         #: Why the last group was not written.
         self._failure: str | None = None
         self._resume = 0.0
@@ -98,7 +95,7 @@ class GroupCommit:
         self._arrived.set()
         if self._task is not None:
             await self._task
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
         self._thread.shutdown()
 
     async def _run(self) -> None:
@@ -107,7 +104,7 @@ class GroupCommit:
             await self._arrived.wait()
             # While a group was written the next one was open already.
             with suppress(TimeoutError):
-                left = self._opened + self._hold - loop.time()
+                left = self._opened + self.hold - loop.time()
                 await asyncio.wait_for(self._closing.wait(), max(0.0, left))
             self._arrived.clear()
             group, self._waiting = self._waiting, []
@@ -120,13 +117,13 @@ class GroupCommit:
         try:
             messages = [message for request in group for message in request.messages]
             self._random.shuffle(messages)
-            await loop.run_in_executor(self._thread, self._store.write, messages)
+            await loop.run_in_executor(self._thread, self.store.write, messages)
         except PublishError as error:
             failure = str(error)
         except Exception as error:
             failure = f"the store has failed ({type(error).__name__})"
         before, self._failure = self._failure, failure
-        self._resume = loop.time() + self._pause
+        self._resume = loop.time() + self.pause
         for request in group:
             # One whose client has gone is cancelled.
             with suppress(asyncio.InvalidStateError):
@@ -137,6 +134,6 @@ class GroupCommit:
         # The disk of the note may be full as well.
         with suppress(OSError):
             if failure is None and before is not None:
-                self._warn("messages are taken again")
+                self.warn("messages are taken again")
             elif failure is not None and failure != before:
-                self._warn(f"messages are refused: {failure}")
+                self.warn(f"messages are refused: {failure}")

@@ -151,16 +151,18 @@ def _of(results: Reading[Mapping[str, Projected]], collector: str) -> Reading[Pr
     return Reading(Status.MISSING, problem=f"the database has no results of {collector} yet")
 
 
+@dataclass(eq=False, repr=False)
 class Watch:
     """The readings of one set of sources, made one at a time in a thread of their own.
 
     ``name``: what stands for the collector before the first reading.
     """
 
-    def __init__(self, name: str, readers: Readers, fresh: float) -> None:
-        self._name = name
-        self._readers = readers
-        self._fresh = fresh
+    name: str
+    readers: Readers
+    fresh: float
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: threading.Event | None = None
         self._reading: Sequence[Snapshot] = ()
@@ -172,7 +174,7 @@ class Watch:
         with self._lock:
             if self._under_way is not None:
                 return self._under_way
-            if self._read_at is not None and time.monotonic() - self._read_at < self._fresh:
+            if self._read_at is not None and time.monotonic() - self._read_at < self.fresh:
                 return None
             done = self._under_way = threading.Event()
         threading.Thread(target=self._read, args=(done,), daemon=True).start()
@@ -189,12 +191,12 @@ class Watch:
         with self._lock:
             exceeded = self._exceeded
             if not self._reading:
-                return [Exposed(self._name, exceeded, None)]
+                return [Exposed(self.name, exceeded, None)]
             return [Exposed(each.collector, exceeded, each) for each in self._reading]
 
     def _read(self, done: threading.Event) -> None:
         try:
-            for reading in self._readers(self._reading):
+            for reading in self.readers(self._reading):
                 with self._lock:
                     before, self._reading = self._reading, reading
                 _log_changes(before, reading)

@@ -31,6 +31,7 @@ from pydantic import (
     ValidationError,
 )
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered, has_already
 from pipelines.http.problems import body_of, problem
@@ -66,18 +67,6 @@ _KEPT = 32 << 20
 _LATER = 5
 
 
-class RefusedError(Exception):
-    """A request that is refused."""
-
-    def __init__(self, status: int, title: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(title)
-        self.status, self.title, self.headers = status, title, headers or {}
-
-    def response(self) -> Response:
-        """Return the problem document."""
-        return problem(self.status, self.title, {"cache-control": "no-store", **self.headers})
-
-
 class _Route(APIRoute):
     """A route whose errors are problem documents."""
 
@@ -88,10 +77,10 @@ class _Route(APIRoute):
             try:
                 _check_once(request)
                 return await handle(request)
-            except RefusedError as error:
-                return error.response()
+            except HTTPException as error:
+                return _refusal(error.status_code, error.detail)
             except RequestValidationError as error:
-                return RefusedError(422, _words(error)).response()
+                return _refusal(422, _words(error))
             except NoResultsError:
                 return _unavailable("there are no results yet")
             except BusyError as error:
@@ -104,8 +93,12 @@ class _Route(APIRoute):
         return handled
 
 
+def _refusal(status: int, title: str, **headers: str) -> Response:
+    return problem(status, title, {"cache-control": "no-store", **headers})
+
+
 def _unavailable(title: str) -> Response:
-    return RefusedError(503, title, {"retry-after": str(_LATER)}).response()
+    return _refusal(503, title, **{"retry-after": str(_LATER)})
 
 
 def _words(error: RequestValidationError) -> str:
@@ -120,7 +113,7 @@ def _check_once(request: Request) -> None:
     """Refuse a parameter that is given again, of which all but the last would be left out."""
     for name in request.query_params:
         if name != "item" and len(request.query_params.getlist(name)) > 1:
-            raise RefusedError(422, f"{name}: it is given more than once")
+            raise HTTPException(422, f"{name}: it is given more than once")
 
 
 def _is_storable(text: str) -> bool:
@@ -340,13 +333,13 @@ def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
     async def add(request: Request) -> Response:
         # A page of another site can send other types without asking.
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            raise RefusedError(415, "a note must be sent as application/json")
+            raise HTTPException(415, "a note must be sent as application/json")
         try:
             note = TimeNote.model_validate_json(await body_of(request, NOTE_BYTES))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the note"
-            raise RefusedError(422, f"{where}: {first['msg']}") from None
+            raise HTTPException(422, f"{where}: {first['msg']}") from None
         await run_in_threadpool(notes.add, note)
         return Response(note.model_dump_json(), 201, media_type="application/json")
 
@@ -361,7 +354,7 @@ def _add(
             try:
                 page = _found(reader, kind, given)
             except ParameterError as error:
-                raise RefusedError(422, str(error)) from None
+                raise HTTPException(422, str(error)) from None
             following = None if page.next is None else _encoded(page.next)
             return Answer(_body(kind, page, form, following), following)
 
@@ -468,7 +461,7 @@ def _accepted(accept: str) -> Format:
             if fits and weight > 0 and (best is None or weight > best[0]):
                 best = (weight, name)
     if best is None:
-        raise RefusedError(406, f"there are {', '.join(MEDIA_TYPES.values())}")
+        raise HTTPException(406, f"there are {', '.join(MEDIA_TYPES.values())}")
     return best[1]
 
 

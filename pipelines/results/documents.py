@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
@@ -48,7 +48,6 @@ SCHEMA = 1
 
 #: When a window was published: before its end by the log's clock, as the clock passed it, after.
 Pane: TypeAlias = Literal["early", "on_time", "late"]
-PANES: tuple[str, ...] = get_args(Pane)
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -225,7 +224,7 @@ class WindowDocument(Document):
 
         ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its
         ``revision`` is not used. ``estimates``: of this window alone, empty if its reports were all
-        taken back. ``pane``: one of :data:`PANES`. ``segments``: the window's rows of segments, if
+        taken back. ``pane``: one of :data:`Pane`. ``segments``: the window's rows of segments, if
         it has any.
         """
         return cls.model_construct(

@@ -39,11 +39,9 @@ original is the operator's duty.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -65,8 +63,6 @@ from sotto.log.writer import now_ms
 
 #: The folder of a backup's links to what it copies, while it does.
 BACKUP_LINKS = "backup"
-#: Seconds between two looks at whether a lock is free.
-_LOOK = 0.05
 
 #: By folder, the names of what a commit may leave behind. Nothing else is removed.
 _LEFT_BEHIND = {
@@ -214,15 +210,8 @@ class StateDirectory:
         except OSError as error:
             raise AggregationError(f"{self.path}: {error.strerror}") from error
         try:
-            deadline = time.monotonic() + wait
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if time.monotonic() >= deadline:
-                        raise AggregationError(f"another run holds {self.path}") from error
-                time.sleep(_LOOK)
+            if not files.lock_within(descriptor, wait):
+                raise AggregationError(f"another run holds {self.path}")
             yield
         finally:
             os.close(descriptor)

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sotto.errors import AggregationError, FormatError
+from sotto.files import try_lock
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -38,6 +40,8 @@ Checkpoint: TypeAlias = Callable[[str], None]
 #: A file in a folder, or on another file system.
 AnyPath: TypeAlias = "Path | BeamPath"
 
+#: Seconds between two looks at whether a lock is free.
+_LOOK = 0.05
 _HEAD = struct.Struct("<8sIIQ")
 _VERSION = 1
 
@@ -95,6 +99,16 @@ def replace(
     os.replace(temporary, path)
     checkpoint(f"{path.name} renamed")
     sync_directory(path.parent)
+
+
+def lock_within(descriptor: int, seconds: float) -> bool:
+    """Lock a file as soon as it is free; False if it is not within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK)
+    return True
 
 
 def _write_all(descriptor: int, part: Buffer) -> None:

@@ -218,15 +218,15 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     return {
         "segments": found,
         "names": [name_of(row) for row in view.headlines],
-        "chart": _by_segment(found, 0, view.headlines[0]) if view.headlines else None,
+        "chart": _by_segment(found, view.headlines[0]) if view.headlines else None,
     }
 
 
-def _by_segment(segments: Sequence[Segment], at: int, of: EstimateRecord) -> charts.Chart:
+def _by_segment(segments: Sequence[Segment], of: EstimateRecord) -> charts.Chart:
     shown = [
         (each, row)
         for each in segments[:_CHARTED]
-        if (row := each.rows[at]) is not None and row.value is not None
+        if (row := each.rows[0]) is not None and row.value is not None
     ]
     return charts.intervals(
         f"{name_of(of)} by segment",

@@ -37,20 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--wait")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     options.quiet_libraries()
     from pipelines.maintenance.backup import backup, check
     from sotto.errors import ParameterError
 
     if args.check is not None:
         print(what_it_has(args.check, check(args.check)))
-        return 0
+        return
     if args.out is None:
         raise ParameterError("--out is missing: where is the backup to be written?")
     with options.progress_bar("bytes", "backup") as progress:
         found = backup(args.state, args.out, progress, wait=args.wait / 1000)
     print(what_it_has(args.out, found))
-    return 0
 
 
 def what_it_has(file: Path, found: BackedUp) -> str:

@@ -46,20 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--wait")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     names = _read(args.file)
     options.quiet_libraries()
     from pipelines.maintenance.forget import forget, held
 
     if args.dry_run:
         print("\n".join(lines(held(args.state, names))))
-        return 0
+        return
     before = held(args.state, names)
     generation = forget(args.state, names, args.database, wait=args.wait / 1000)
     print("\n".join(lines(before)))
     print(f"forgotten as of generation {generation}")
     print("they stay in the log or topic, in backups, and as sums of closed periods")
-    return 0
 
 
 def _read(file: str) -> list[str]:

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_format(parser, "table", "json")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     options.quiet_libraries()
     from pipelines.requeue import contents
 
@@ -75,4 +75,3 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(shown, indent=1))
     else:
         print("\n".join(contents.lines(found, args.limit, full=args.full)))
-    return 0

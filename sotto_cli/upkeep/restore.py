@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--database URL", "where the results of the lost directory are, if not in it")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     options.quiet_libraries()
     from pipelines.maintenance.backup import restore
     from pipelines.maintenance.remembered import place_of
@@ -63,4 +63,3 @@ def run(args: argparse.Namespace) -> int:
         with Results(args.database) as results:
             gone = results.invalidate(found.state)
         print(f"results of {gone or 'no collector'} are made again by the next run")
-    return 0

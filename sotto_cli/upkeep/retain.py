@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--wait")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     options.quiet_libraries()
     from pipelines.maintenance.retention import retain
     from sotto.errors import ParameterError
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoints is not None:
         print("\n".join(_swept(args, what)))
     if args.state is None:
-        return 0
+        return
     with options.progress_bar("bytes", "retain") as progress:
         found = retain(
             args.state,
@@ -74,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
             wait=args.wait / 1000,
         )
     print("\n".join(lines(found, what)))
-    return 0
 
 
 def _swept(args: argparse.Namespace, what: str) -> list[str]:

@@ -71,11 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         options.add_broker(action.add_mutually_exclusive_group(required=True))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     broker = options.broker_of(args)
     lines = {"create": _create, "check": _check, "list": _list}[args.action](args, broker)
     print("\n".join(lines))
-    return 0
 
 
 def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
