@@ -8,6 +8,7 @@ from itertools import groupby
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from pipelines.results.records import ArmEffect, MetricKey
 from pipelines.web import charts
+from pipelines.web.formats import unit_apart
 from pipelines.web.views import PageView, differences, told
 
 #: Differences that a chart and a table show at most.
@@ -49,9 +50,9 @@ def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mappin
 def _chart(known: Sequence[ArmEffect]) -> charts.Chart:
     """Return a chart of the differences that have the unit of the first one."""
     shown = [row for row in known if row.unit == known[0].unit][:_CHARTED]
-    values = {}
+    values, unit = {}, unit_apart(known[0].unit)
     for row in shown:
         name = f"{row.arm}: {row.metric} {row.item}".rstrip()
         looks = "all" if row.look_value is None else "planned"
-        values[name] = told(name, row.told, row.unit, f"at {looks} looks")
-    return differences("Differences from the first arm", values, known[0].unit)
+        values[name] = told(name, row.told, unit, f"at {looks} looks")
+    return differences("Differences from the first arm", values, unit)

@@ -36,8 +36,19 @@ def number(value: float) -> str:
 
 
 def writer_of(unit: str | None) -> Callable[[float], str]:
-    """Return how numbers of a unit are written: shares as percentages."""
+    """Return how numbers of a unit are written: shares as percentages.
+
+    >>> writer_of("share")(0.25), writer_of("points")(0.0312), writer_of("min")(7.0)
+    ('25 %', '3.12', '7')
+    """
+    if unit == "points":
+        return lambda value: number(100 * value)
     return percent if unit == "share" else number
+
+
+def unit_apart(unit: str | None) -> str | None:
+    """Return the unit of differences: ``points`` are percentage points, of shares."""
+    return "points" if unit == "share" else unit
 
 
 def is_number(text: str) -> bool:
@@ -70,7 +81,7 @@ def difference(value: float, unit: str | None) -> str:
     >>> difference(0.0312, "share"), difference(-1.5, "min")
     ('3.12 points', '−1.5 min')
     """
-    return f"{number(100 * value)} points" if unit == "share" else quantity(value, unit)
+    return quantity(value, unit_apart(unit))
 
 
 def sparkline(values: Sequence[float]) -> str:

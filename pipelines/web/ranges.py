@@ -10,6 +10,7 @@ from pipelines.results.range_windows import names_of
 from pipelines.results.ranges import ArmsComparedError
 from pipelines.results.records import RangeComparison, RangeEstimate
 from pipelines.web import charts
+from pipelines.web.formats import unit_apart
 from pipelines.web.views import MetricView, differences, name_of, told
 from sotto.errors import ParameterError
 
@@ -42,8 +43,10 @@ def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | 
     values = {}
     for each in drawn:
         name = f"{each.segment} {name_of(each)}".strip()
-        values[name] = told(name, (each.difference, each.low, each.high), each.unit)
-    return differences(f"{view.title}: differences", values, drawn[0].unit) if drawn else None
+        values[name] = told(name, (each.difference, each.low, each.high), unit_apart(each.unit))
+    if not drawn:
+        return None
+    return differences(f"{view.title}: differences", values, unit_apart(drawn[0].unit))
 
 
 def _listed(view: MetricView, rows: Sequence[_Row]) -> list[_Row]:

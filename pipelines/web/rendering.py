@@ -31,7 +31,7 @@ _ROWS = 10_000
 #: Names of these modules that templates can call: filters of the first, functions of both.
 _FILTERS = ("percent", "number", "day", "moment", "epsilon", "micro", "clock", "age", "size")
 _FUNCTIONS = {
-    formats: "quantity difference interval frame",
+    formats: "quantity difference interval unit_apart frame",
     printed: "who_answered",
     views: "ends_of forged_of name_of figure_of",
 }
