@@ -46,6 +46,7 @@ def play(folder: Path, devices: int = 400) -> Path:
                 clock.advance(days=days)
                 client.flush()
         client.close()
+        publisher.close()
     aggregate(folder / "log", folder / "state", [plan])
     return folder / "state"
 
