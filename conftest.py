@@ -15,6 +15,8 @@ Children that tests fork and kill use no gRPC, whose own handlers of forks now a
 
 A Java that lives for seconds starts sooner, and takes half the processor, where it optimizes less.
 
+A process may have as many open files as most systems let a user's have.
+
 No proxy that the environment names comes between tests and what they start on this machine, and
 nothing of it switches telemetry off: tests run in continuous integration too.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Generator
@@ -65,6 +68,9 @@ if (
 for _name in ("no_proxy", "NO_PROXY"):
     _given = [os.environ[_name]] if os.environ.get(_name) else []
     os.environ[_name] = ",".join([*_given, "localhost", "127.0.0.1"])
+
+_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, _limit[1]))
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
