@@ -19,7 +19,7 @@ from mechanisms.looks import arm_variance, boundaries, drift_of
 from pipelines.results.experiments import effects_of
 from pipelines.results.fields import moment
 from pipelines.results.records import ArmEffect, EstimateRecord
-from pipelines.web.formats import difference
+from pipelines.web import formats
 from pipelines.web.pages import PAGES
 from pipelines.web.rendering import ServedLinks, make
 from pipelines.web.views import PageView
@@ -199,10 +199,8 @@ def test_the_page_says_in_which_metric_nothing_was_found_and_from_which_size_on(
     (page,) = (each for each in PAGES if each.name == "experiments")
     ((_, _, html),) = make(page, PageView(snapshot, ServedLinks())).sections
     assert "b, true: no difference from a in dark was found by the planned end." in html
-    assert (
-        f"A true difference of {difference(found[0].smallest_found, 'share')} would have been found"
-        in html
-    )
+    smallest = formats.difference(found[0].smallest_found, "share")
+    assert f"A true difference of {smallest} would have been found" in html
     assert "reports of both arms" in html
 
 
