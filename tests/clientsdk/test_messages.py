@@ -336,6 +336,7 @@ ARGUMENTS = {
     "segments that the plan has not": opened(segments={"os": "linux"}),
     "segments in a list": opened(segments=["os"]),
     "a flush in text": lambda: client().flush("5"),  # type: ignore[arg-type]
+    "a flush in milliseconds": lambda: client().flush(10_000),
     "an aflush in text": lambda: asyncio.run(client().aflush("5")),  # type: ignore[arg-type]
     "a preview in milliseconds": lambda: client().preview(at=time.time() * 1000),
     "a preview without a time zone": lambda: client().preview(at=datetime.datetime(2026, 1, 1)),
