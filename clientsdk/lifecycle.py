@@ -16,8 +16,8 @@ import atexit
 import os
 import sys
 import time
-import weakref
 from _thread import RLock
+from _weakrefset import WeakSet
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -69,7 +69,8 @@ _holder = 0
 _held: list[RLock] = []
 #: Connections that can neither be used nor closed in this process.
 abandoned: list[Connection | Cursor] = []
-_watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
+# The set of weakref without the rest of that module; threading takes it from there too.
+_watched: WeakSet[Forkable] = WeakSet()
 _suspended: list[Forkable] = []
 
 

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import threading
 import time
-import weakref
+from _weakref import proxy
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
@@ -108,7 +108,7 @@ class DeviceDatabase(lifecycle.Forkable):
     def open(self, contents: Contents) -> None:
         """Open the file, made if absent; StoreError if that cannot be done."""
         # No cycle: the connection of a client that is dropped is closed at once.
-        self._contents = weakref.proxy(contents)
+        self._contents = proxy(contents)
         if self.path is not None:
             _opened[self.path] = _opened.get(self.path, 0) + 1
             if _opened[self.path] == _MANY:
