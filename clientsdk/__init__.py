@@ -65,9 +65,8 @@ __all__ = sorted(_LAZY)
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found: object = getattr(import_module(_LAZY[name]), name)
+    # Without importlib, which loads warnings too.
+    found: object = getattr(__import__(_LAZY[name], fromlist=[name]), name)
     globals()[name] = found
     return found
 

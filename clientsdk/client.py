@@ -13,6 +13,7 @@ from clientsdk.diagnostics import drop_locals
 from clientsdk.lifecycle import Unshared, no_fork
 from clientsdk.outcomes import CLOSED, Consent, FlushResult, Outcome
 from clientsdk.settings import (
+    LONGEST,
     Forgetful,
     Opening,
     Quota,
@@ -624,9 +625,9 @@ class Client(Unshared):
 
         Each report is charged before it is sent, in a commit that survives a loss of power. One of
         several processes on one file sends at a time; the others wait up to ten seconds, or up to
-        ``timeout``: seconds, or a timedelta, after which this returns whatever the publisher does,
-        and no message is begun later. Without it, and one in the settings, the publisher's own
-        limits are all there is.
+        ``timeout``: seconds, or a timedelta, of at most ten minutes, after which this returns
+        whatever the publisher does, and no message is begun later. Without it, and one in the
+        settings, the publisher's own limits are all there is.
 
         The result says what ended the flush early: a publisher that takes nothing or raises what it
         should not, and a full disk are no exceptions. A later flush sends again, byte for byte,
@@ -639,7 +640,7 @@ class Client(Unshared):
         :meth:`next_due` says, rather than seldom and in bulk.
         """
         timeout = self.settings.flush_timeout if timeout is None else timeout
-        wait = None if timeout is None else seconds_of("timeout", timeout)
+        wait = None if timeout is None else seconds_of("timeout", timeout, 0, LONGEST)
         if self.settings.disabled:
             self._withdraw_if_owed()
             return FlushResult(0, 0)
@@ -669,11 +670,11 @@ class Client(Unshared):
         pseudonym. Items counted in a period that is not over are lost; what they cost stays
         reserved, for another client to go on counting. From now on :meth:`record` answers
         ``closed`` and all else raises StoreError. ``timeout``, by default what the settings
-        say, one second, is how many seconds to wait at most for that thread, whatever its publisher
-        does; an error in the result says that it had not ended by then.
+        say, one second, is how many seconds, at most 600, to wait at most for that thread, whatever
+        its publisher does; an error in the result says that it had not ended by then.
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
-        wait = seconds_of("timeout", timeout)
+        wait = seconds_of("timeout", timeout, 0, LONGEST)
         self._withdraw_if_owed()
         try:
             self._closed = self._closed or not self._is_open

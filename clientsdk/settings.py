@@ -68,7 +68,7 @@ _SWITCH = {
 _MILLISECONDS = 1e12
 _FINER = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 #: The longest age and the longest time of a flush or close, in seconds: more are milliseconds.
-_LONGEST_AGE, _LONGEST = 731 * 86_400, 600
+_LONGEST_AGE, LONGEST = 731 * 86_400, 600
 _DECIMALS = 6
 #: Variables of continuous integration: the names that ``ci-info`` takes for any service, then those
 #: of its services, but for two of hosts that set them for running servers too (RENDER, VERCEL).
@@ -185,8 +185,8 @@ class Settings:
                 "ceiling_period must be at most ceiling_lifetime; got more: raise or lower one"
             )
         if self.flush_timeout is not None:
-            seconds_of("flush_timeout", self.flush_timeout, 0, _LONGEST)
-        seconds_of("close_timeout", self.close_timeout, 0, _LONGEST)
+            seconds_of("flush_timeout", self.flush_timeout, 0, LONGEST)
+        seconds_of("close_timeout", self.close_timeout, 0, LONGEST)
         if self.log is not None and self.log not in [*diagnostics.LEVELS]:
             near = did_you_mean(self.log, diagnostics.LEVELS)
             known = ", ".join(diagnostics.LEVELS)

@@ -6,14 +6,15 @@ computes is the same.
 
 from __future__ import annotations
 
+import sys
+
 try:
-    from _sha2 import sha256 as _sha256  # type: ignore[import-not-found]
-except ImportError:
-    try:
-        # As it is called before Python 3.12.
+    if sys.version_info >= (3, 12):
+        from _sha2 import sha256 as _sha256
+    else:
         from _sha256 import sha256 as _sha256  # type: ignore[import-not-found]
-    except ImportError:
-        from hashlib import sha256 as _sha256
+except ImportError:
+    from hashlib import sha256 as _sha256
 
 
 def sha256(content: bytes) -> bytes:

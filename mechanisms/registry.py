@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from types import ModuleType
 
 from mechanisms.base import Mechanism
@@ -21,7 +20,7 @@ def mechanism_class(name: object) -> type[Mechanism]:
     if not isinstance(name, str) or name not in REGISTRY:
         raise ParameterError(f"mechanism must be one of {', '.join(REGISTRY)}, not {name!r}")
     module, _, kind = REGISTRY[name].partition(":")
-    found: type[Mechanism] = getattr(import_module(module), kind)
+    found: type[Mechanism] = getattr(__import__(module, fromlist=[kind]), kind)
     return found
 
 

@@ -38,10 +38,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from sotto.errors import PlanError
+from sotto.errors import ParameterError, PlanError
 from sotto.exit_status import ExitStatus
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import checked_output, plan_of, write_beside
+from sotto.plan.files import checked_output, plan_of, write_output
 from sotto_cli import options
 
 #: The functions of the actions.
@@ -117,7 +117,7 @@ def _compile(args: argparse.Namespace) -> int:
     compiled = development_plan(plan) if args.development else plan
     output = args.output or args.plan.with_suffix(".dev.json" if args.development else ".json")
     _warn_of_same_version(output, compiled)
-    write_beside(args.plan, output, compiled.to_json())
+    _write_beside(args.plan, output, compiled.to_json())
     print(compiled.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout)
     return _warned(plan, args)
 
@@ -179,10 +179,23 @@ def _sampler(args: argparse.Namespace) -> None:
     _write_part(args, sampler_json)
 
 
+def _write_beside(plan: Path, output: str | Path, data: bytes) -> None:
+    """Write what is made of a plan's file; ``-`` is standard output.
+
+    Raises ParameterError if it would replace the plan itself, and as :func:`checked_output`.
+    """
+    if output == "-":
+        sys.stdout.buffer.write(data)
+    elif checked_output(Path(output)) == plan.resolve():
+        raise ParameterError(f"{output} is the plan itself: name another file with -o")
+    else:
+        write_output(Path(output), data)
+
+
 def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> None:
     """Write what is made of a plan, and print the fingerprint if that goes to a file."""
     plan = plan_of(args.plan).plan
-    write_beside(args.plan, args.output or "-", made(plan))
+    _write_beside(args.plan, args.output or "-", made(plan))
     if args.output not in (None, "-"):
         print(plan.fingerprint_hex)
 
@@ -194,6 +207,6 @@ def _disclose(args: argparse.Namespace) -> None:
     from sotto.disclosure.forms import disclosure, gaps
 
     plan = plan_of(args.plan).plan
-    write_beside(args.plan, args.output or "-", disclosure(plan, args.format))
+    _write_beside(args.plan, args.output or "-", disclosure(plan, args.format))
     for line in gaps(plan, args.format):
         options.warn(line)

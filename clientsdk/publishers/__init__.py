@@ -56,11 +56,8 @@ def publisher_of(url: str) -> Publisher:
     ModuleNotFoundError
         The publisher needs a package that is not installed.
     """
-    from importlib import import_module
-
-    scheme = url.partition(":")[0].lower()
-    module, name = PUBLISHERS.get(scheme, PUBLISHERS["https"])
-    made: Publisher = getattr(import_module(module), name).from_url(url)
+    module, name = PUBLISHERS.get(url.partition(":")[0].lower(), PUBLISHERS["https"])
+    made: Publisher = getattr(__import__(module, fromlist=[name]), name).from_url(url)
     return made
 
 

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 
 from clientsdk import diagnostics, lifecycle
 from clientsdk.outcomes import FlushResult, Outcome
@@ -73,8 +72,10 @@ class Worker(lifecycle.Forkable):
         self.idle = True
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
-        # One whose put may interrupt itself: a signal handler may record.
-        self._calls: SimpleQueue[None] = SimpleQueue()
+        # Released to wake the thread. It may interrupt itself: a signal handler may record. An
+        # Event's lock may not, and queue loads four modules in the run of a tool.
+        self._call = threading.Lock()
+        self._call.acquire()
         self._asleep_until = -NEVER
         #: Failures in a row of the device itself.
         self._broken = self.sent = 0
@@ -114,14 +115,19 @@ class Worker(lifecycle.Forkable):
             self.start()
         elif self._store.outbox.soonest < self._asleep_until:
             self._asleep_until = -NEVER
-            self._calls.put(None)
+            self._call_it()
 
     def end(self, until: float) -> None:
         """Ask the thread to send what it can until then, on the monotonic clock, and to end."""
         self._until = min(self._until, until)
         self._ending = True
         self._task.end_by(until)
-        self._calls.put(None)
+        self._call_it()
+
+    def _call_it(self) -> None:
+        # It may be released already: one call is enough.
+        with suppress(RuntimeError):
+            self._call.release()
 
     def wait(self, until: float) -> bool:
         """Wait for the thread to end, no longer than until then; return whether it has."""
@@ -160,11 +166,8 @@ class Worker(lifecycle.Forkable):
         """Sleep for so long, or until there is a reason to wake; return whether to go on."""
         end = time.monotonic() + pause.seconds
         while self._mine and not self._ending:
-            try:
-                self._calls.get(timeout=max(0.0, end - time.monotonic()))
-            except Empty:
-                break
-            if pause.interruptible:
+            called = self._call.acquire(timeout=max(0.0, end - time.monotonic()))
+            if pause.interruptible or not called:
                 break
         self._asleep_until = -NEVER
         return self._mine and not self._ending

@@ -21,6 +21,7 @@ from sqlite3 import Connection, Cursor
 
 from clientsdk import draws
 from clientsdk.store import device_secrets, schema
+from clientsdk.store.accounts import tally_name
 from clientsdk.store.outbox import StoredChain
 from mechanisms.exact import MICRO
 from mechanisms.frozen import NamedTuple
@@ -85,13 +86,15 @@ def _rows(connection: Connection, tally: str | None = None) -> list[MeasureRow]:
 
 
 def metric_of(connection: Connection, plan: CompiledPlan, row: MeasureRow) -> CompiledMetric:
-    """Return the metric of a row; DamagedError if it has none, no period, or a state of other size.
+    """Return the metric of a row; DamagedError if it has none, or another than its tally is of, no
+    period, or a state of other size.
 
     A response is looked at when the answer is drawn from it.
     """
     if row.period >= 0 and row.metric in range(len(plan.metrics)):
         metric, size = plan.metrics[row.metric], len(row.state)
-        if metric.measure and (metric.holds_response or size == len(nothing(plan, metric))):
+        fits = metric.holds_response or size == len(nothing(plan, metric))
+        if metric.measure and fits and row.tally == tally_name(plan.plan, metric.name):
             return metric
     raise schema.damaged(connection)
 

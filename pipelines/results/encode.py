@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from pipelines.results.fields import Kind, moment
 from pipelines.results.reader import ResultsReader, Row
 from pipelines.results.views import RowSet, View
 from sotto.csv_cells import write_csv_rows
-from sotto.plan.files import checked_output
+from sotto.plan.files import checked_output, put_in_place
 
 #: Writes rows, which come some at a time, to a file.
 Writer: TypeAlias = Callable[[RowSet, Iterable[Sequence[Row]], IO[bytes]], None]
@@ -145,7 +144,7 @@ def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> di
     try:
         counts = reader.read_all(list(files.values()), write)
         for path in paths.values():
-            os.replace(_beside(path), path)
+            put_in_place(_beside(path), path)
     finally:
         for path in paths.values():
             _beside(path).unlink(missing_ok=True)

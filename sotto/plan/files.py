@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -50,41 +50,40 @@ def plans_of(
 def checked_output(path: Path) -> Path:
     """Return the file that an output goes to, which it may replace; links are followed.
 
-    Raises ParameterError for a folder, a device or a pipe, which no file may replace, and if there
-    is no folder to hold the file.
+    Raises ParameterError for a folder, a device or a pipe, which no file may replace, for a link
+    to itself, and if there is no folder to hold the file.
     """
-    if path.exists() and not path.is_file():
-        raise ParameterError(f"{path} must be a file; got a folder, a device or a pipe")
-    if not (followed := path.resolve()).parent.is_dir():
+    followed = Path(os.path.realpath(path))
+    if followed.is_symlink() or (path.exists() and not path.is_file()):
+        raise ParameterError(f"{path} must be a file; got a folder, device, pipe or link to itself")
+    if not followed.parent.is_dir():
         raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
     return followed
 
 
+def put_in_place(written: Path, path: Path) -> None:
+    """Give a file the name of another, which it replaces, and that one's permissions.
+
+    Raises OSError if that cannot be done.
+    """
+    if path.exists():
+        shutil.copymode(path, written)
+    written.replace(path)
+
+
 def write_output(output: Path, data: bytes) -> None:
-    """Write a file so that nobody sees half.
+    """Write a file so that nobody sees half; one that was there keeps its permissions.
 
     Raises ParameterError as :func:`checked_output`, OSError if it cannot be written.
     """
     path = checked_output(output)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        partial.touch(0o600 if path.exists() else 0o666)
         partial.write_bytes(data)
-        partial.replace(path)
+        put_in_place(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def write_beside(plan: Path, output: str | Path, data: bytes) -> None:
-    """Write what is made of a plan's file; ``-`` is standard output.
-
-    Raises ParameterError if it would replace the plan itself, and as :func:`checked_output`.
-    """
-    if output == "-":
-        sys.stdout.buffer.write(data)
-    elif Path(output).resolve() == plan.resolve():
-        raise ParameterError(f"{output} is the plan itself: name another file with -o")
-    else:
-        write_output(Path(output), data)
 
 
 class PlanFileFolder:

@@ -50,8 +50,7 @@ def records_at(
     if len(positions) == 0:
         return np.empty(0, dtype=dtype)
     opaque = np.dtype(f"V{dtype.itemsize}")
-    count = len(data) - dtype.itemsize + 1
-    everywhere = np.ndarray((count,), opaque, data, 0, (1,))
+    everywhere = np.ndarray((len(data) - dtype.itemsize + 1,), opaque, data, 0, (1,))
     return everywhere[positions].view(dtype)
 
 

@@ -64,8 +64,7 @@ def varint(number: int) -> bytes:
 
 def known(status: int, *fields: bytes, content: bytes = b"") -> bytes:
     """A response of known length."""
-    section = prefixed(*fields)
-    return b"\1" + varint(status) + prefixed(section, content) + b"\0"
+    return b"\1" + varint(status) + prefixed(prefixed(*fields), content) + b"\0"
 
 
 def served(url: str) -> bytes:

@@ -296,8 +296,7 @@ def test_a_read_only_home(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(0o500)
-    client = opened(home / "device.db")
-    assert client.record("colour", "a") is Outcome.DISABLED
+    assert opened(home / "device.db").record("colour", "a") is Outcome.DISABLED
     home.chmod(0o700)
 
 

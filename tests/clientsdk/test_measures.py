@@ -432,11 +432,11 @@ def test_withdrawal_of_a_group_erases_its_measures(path, clock):
         *("state = substr(state, 1, 12)", "state = state || x'00'", "state = x''", "state = 7"),
         *("state = 'PLANTED'", "state = CAST(x'ff' || 'PLANTED' AS TEXT)", "metric = 99"),
         *("metric = 'PLANTED'", "metric = -1", "period = 'PLANTED'", "period = period + 0.5"),
-        *("plan = 'PLANTED'", "cell = 'PLANTED'", "period = -(1 << 62)"),
+        *("plan = 'PLANTED'", "cell = 'PLANTED'", "period = -(1 << 62)", "metric = 1 - metric"),
     ],
 )
 @pytest.mark.parametrize("over", [False, True])
-def test_a_row_of_another_size_or_type_is_damage(path, clock, damage, over, caplog):
+def test_a_row_of_another_size_type_or_metric_is_damage(path, clock, damage, over, caplog):
     """Values are dropped; a file that has it when the period is over is set aside."""
     with device("exports", "checkout", "days", state=path, clock=clock) as client:
         client.count("export")

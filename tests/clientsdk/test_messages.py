@@ -336,6 +336,7 @@ ARGUMENTS = {
     "segments that the plan has not": opened(segments={"os": "linux"}),
     "segments in a list": opened(segments=["os"]),
     "a flush in text": lambda: client().flush("5"),  # type: ignore[arg-type]
+    "a flush in milliseconds": lambda: client().flush(10_000),
     "an aflush in text": lambda: asyncio.run(client().aflush("5")),  # type: ignore[arg-type]
     "a preview in milliseconds": lambda: client().preview(at=time.time() * 1000),
     "a preview without a time zone": lambda: client().preview(at=datetime.datetime(2026, 1, 1)),
@@ -423,13 +424,13 @@ COMMANDS = {
     "a folder for a table": commanded(
         "replay --plan plan.yaml --input . --out o --time-column t --device-column d"
     ),
-    "a folder that is no log": commanded("aggregate --plan plan.yaml --log . --state state"),
+    "a folder that is no log": commanded("aggregate --plan plan.yaml --log . --state ../s"),
     "a log's URL for a folder": commanded("collect --plan plan.yaml --log file:log"),
     "an output in no folder": commanded("plan compile plan.yaml -o nowhere/plan.json"),
     "an output that is a folder": commanded("plan generate plan.yaml -o ."),
     "a module in place of a plan": commanded("plan generate plan.yaml -o plan.json"),
     "a hold in milliseconds": commanded("collect --plan plan.yaml --log log --hold 1000"),
-    "a log for a state": commanded("aggregate --plan plan.yaml --log log --state ./log"),
+    "a state in the log": commanded("aggregate --plan plan.yaml --log log --state log/s"),
     "looking all the time": commanded("aggregate --plan plan.yaml --log l --state s --every 0s"),
     "a state without results": commanded("estimates --state nowhere"),
     "a state without a run": commanded("backup --state nowhere --out backup.tar"),

@@ -471,8 +471,7 @@ def test_no_variable_that_the_tree_reads_is_called_misspelt(monkeypatch, caplog)
     found = set()
     for file in files:
         found |= set(re.findall(r"\bSOTTO_[A-Z_]*[A-Z]\b", file.read_text("utf-8", "ignore")))
-    known = {*VARIABLES, *PLACES, ON_ERROR, CONSENT}
-    assert found - known == {*OTHERS}
+    assert found - {*VARIABLES, *PLACES, ON_ERROR, CONSENT} == {*OTHERS}
     for name in OTHERS:
         monkeypatch.setenv(name, "x")
     configured(None, simulated=False)

@@ -178,8 +178,7 @@ def test_the_store_is_opened_where_the_note_beside_it_may_not_hold(tmp_path, why
         now += DAY
     elif why == "another plan":
         document = plan(metric("colour"), collector="another.example")
-    expected = None if why else "given"
-    assert idle.said(str(path), document, own, now) == expected
+    assert idle.said(str(path), document, own, now) == (None if why else "given")
     if not why:
         assert idle.said(str(path), document, Ceilings(1, 1), now) is None
 

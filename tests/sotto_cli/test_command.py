@@ -273,8 +273,7 @@ def test_a_shell_completes_every_command(capsys):
 
 @pytest.mark.real_randomness
 def test_the_version_is_that_of_both_distributions():
-    done = command("--version")
-    assert done.stdout.decode() == f"sotto {clientsdk.__version__}\n"
+    assert command("--version").stdout.decode() == f"sotto {clientsdk.__version__}\n"
     pages = [ROOT / "pyproject.toml", ROOT / "deploy/device/pyproject.toml"]
     named = [re.search(r'attr = "\w+(\.version\.__version__)"', each.read_text()) for each in pages]
     assert all(named)

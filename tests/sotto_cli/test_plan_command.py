@@ -12,7 +12,9 @@ from mechanisms.noise import Noise
 from mechanisms.registry import build
 from mechanisms.string.decoding import bloom_filters
 from sotto.design.description import share_floor, what_reports_show
+from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
+from sotto.plan.files import write_output
 
 PLAN = (
     plan_head("types", (40, 640), expires="2027-06-30")
@@ -131,3 +133,16 @@ def test_another_plan_under_the_same_version_is_told(tmp_path, capsys):
         assert sotto_cli.main(["plan", "compile", str(path)]) == 0
         said.append("had another plan under version" in capsys.readouterr().err)
     assert said == [False, False, True, True]
+
+
+def test_an_output_keeps_the_permissions_of_what_it_replaces(tmp_path):
+    other, output, loop = (tmp_path / name for name in ("other", "output", "loop"))
+    other.touch()
+    write_output(output, b"")
+    assert output.stat().st_mode == other.stat().st_mode
+    output.chmod(0o640)
+    write_output(output, b"")
+    assert output.stat().st_mode & 0o777 == 0o640
+    loop.symlink_to(loop)
+    with pytest.raises(ParameterError, match="link to itself"):
+        write_output(loop, b"")

@@ -270,8 +270,7 @@ def test_of_the_partitions_that_were_closed_the_last_ones_are_remembered(tmp_pat
     for each in (0, 1, 2, 3, 2, 0):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.close()
-    found = held(tmp_path)
-    assert sorted(map(min, found.values())) == sorted(map(pseudonym, (0, 0, 1, 2, 3)))
+    assert sorted(map(min, held(tmp_path).values())) == sorted(map(pseudonym, (0, 0, 1, 2, 3)))
     assert len(records(tmp_path)) == 6
 
 

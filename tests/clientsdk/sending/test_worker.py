@@ -137,8 +137,7 @@ def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
     client.clock.advance(minutes=1)
     assert sender._step() == worker.Pause(0.0)
     assert len(client.publisher.messages) == 2
-    pause = sender._step()
-    assert pause == worker.Pause(worker.WATCH, interruptible=True)
+    assert sender._step() == worker.Pause(worker.WATCH, interruptible=True)
     client.close()
 
 
@@ -274,8 +273,7 @@ def test_flush_returns_in_time_whatever_the_publisher_does():
 def test_no_message_is_begun_once_the_time_is_up():
     publisher = MemoryPublisher()
     client = due_twice(publisher)
-    late = FlushTask(0.0)
-    result = client._outgoing.flush(late)
+    result = client._outgoing.flush(FlushTask(0.0))
     assert (result.sent, result.remaining, publisher.messages) == (0, 2, [])
     assert client.flush(timeout=PATIENCE).sent == 2
     for wrong in (-1, float("nan")):

@@ -23,8 +23,7 @@ from sotto.plan.compiled import Ceilings
 
 def device(path, *metrics, seed=1, **options):
     options.setdefault("clock", FakeClock(START))
-    compiled = plan(*metrics, ceilings=VAST)
-    return SeededClient(compiled, seed=seed, state=path, **options)
+    return SeededClient(plan(*metrics, ceilings=VAST), seed=seed, state=path, **options)
 
 
 def ids(client):

@@ -80,8 +80,7 @@ def check_slots(chosen, size, cycles=2):
         pairs = slots[:, cycle] * size + slots[:, cycle + 1]
         counts = np.bincount(pairs, minlength=size * size)
         statistical.check_counts(counts, [1 / size**2] * size**2, label="seed 11")
-    shifts = (slots[:, 1] - slots[:, 0]) % size
-    counts = np.bincount(shifts, minlength=size)
+    counts = np.bincount((slots[:, 1] - slots[:, 0]) % size, minlength=size)
     statistical.check_counts(counts, [1 / size] * size, label="seed 11")
 
 

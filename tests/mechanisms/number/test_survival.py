@@ -205,8 +205,7 @@ def test_least_variance_is_below_the_variance_and_close_to_it(data: str) -> None
 def test_few_reports_tell_nothing_of_quantiles() -> None:
     mechanism = build({"name": "threshold", "missing": False}, [1_000_000], "delay")
     [table] = replicate(mechanism, np.full(30, 0.9), 0, 1, SEED)
-    result = mechanism.numeric(table, -5, 5)
-    assert result.quantiles[0.5].interval() == (-5, 5)
+    assert mechanism.numeric(table, -5, 5).quantiles[0.5].interval() == (-5, 5)
 
 
 def test_strata_are_merged_until_each_has_two_reports() -> None:

@@ -131,8 +131,7 @@ def test_cards_that_cost_more_than_the_last_level_are_refused() -> None:
         Christofides(1.0, (1, 1, 3))
     with pytest.raises(UnrelatedLevelsError, match="cards"):
         Christofides((0.39, 0.4), (40, 1, 59))
-    survey = Christofides(0.4, (40, 1, 59))
-    assert survey.certified(0) == 388_658
+    assert Christofides(0.4, (40, 1, 59)).certified(0) == 388_658
 
 
 def test_parameters_outside_their_range_are_refused() -> None:
