@@ -47,7 +47,7 @@ STARTING = {
     "docs/guides/results.md",
 }
 ABOUT = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "papers/README.md")
-PAGES = [*DOCUMENTS, *(ROOT / name for name in ABOUT)]
+PAGES = [*DOCUMENTS, *(ROOT / name for name in ABOUT), *ROOT.glob("tests/*/README.md")]
 BLOCK = re.compile(
     r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)|(?P<needs>served|counted)) -->\n)?"
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
