@@ -4,14 +4,17 @@
 
     STATE/
       LOCK           held by the one run
-      MANIFEST.json  all that is committed; what it does not name does not count
+      MANIFEST.json  all that is committed, and keyed hashes of forgotten pseudonyms; files that it
+                     does not name do not count
       intent.json    what a run under way takes from the log
       plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
       states/        PERIOD.PART.GENERATION, snapshots
       logs/          PERIOD.PART.GENERATION, rows taken since
       counts/        PAGE.GENERATION
-      quarantine/    GENERATION
-      attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
+      published/     PAGE.GENERATION, what is published of the counts
+      quarantine/    GENERATION; GENERATION.LATER once a later one has taken a forgotten pseudonym's
+                     bytes out
+      attempts/      what a job writes before it is moved to the five above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
       BACKUP, backup/  the lock of a backup that is being made, and its links; those of a killed one
                      are removed by the next commit
