@@ -122,8 +122,7 @@ PERIODS = 41
 
 @pytest.fixture(scope="module")
 def constant():
-    text = f"{ALONE}metrics:\n" + CONSTANT % "{epsilon: 8}"
-    return parse_plan(text).compile()
+    return parse_plan(f"{ALONE}metrics:\n" + CONSTANT % "{epsilon: 8}").compile()
 
 
 def test_the_stated_bounds_of_a_constant_metric_hold_through_all_its_periods(constant):
