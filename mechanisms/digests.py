@@ -10,7 +10,7 @@ import sys
 
 try:
     if sys.version_info >= (3, 12):
-        from _sha2 import sha256 as _sha256
+        from _sha2 import sha256 as _sha256  # type: ignore[import-not-found]
     else:
         from _sha256 import sha256 as _sha256  # type: ignore[import-not-found]
 except ImportError:

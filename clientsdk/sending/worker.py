@@ -75,7 +75,7 @@ class Worker(lifecycle.Forkable):
         # Released to wake the thread. It may interrupt itself: a signal handler may record. An
         # Event's lock may not, and queue loads four modules in the run of a tool.
         self._call = threading.Lock()
-        self._call.acquire()
+        self._call.acquire(blocking=False)
         self._asleep_until = -NEVER
         #: Failures in a row of the device itself.
         self._broken = self.sent = 0

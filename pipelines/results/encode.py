@@ -16,7 +16,7 @@ from pipelines.results.fields import Kind, moment
 from pipelines.results.reader import ResultsReader, Row
 from pipelines.results.views import RowSet, View
 from sotto.csv_cells import write_csv_rows
-from sotto.plan.files import checked_output, put_in_place
+from sotto.plan.files import checked_output, open_beside, put_in_place
 
 #: Writes rows, which come some at a time, to a file.
 Writer: TypeAlias = Callable[[RowSet, Iterable[Sequence[Row]], IO[bytes]], None]
@@ -137,7 +137,7 @@ def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> di
                 counted += len(batch)
                 yield batch
 
-        with _beside(paths[view.name]).open("wb") as file:
+        with open_beside(_beside(path := paths[view.name]), path) as file:
             WRITERS[format](view, rows(), file)
         return counted
 

@@ -45,8 +45,7 @@ def development_plan(plan: CompiledPlan) -> CompiledPlan:
         raise PlanError(f"plan {plan.plan!r} of {plan.collector} is a development plan already")
 
     def shortened(duration: int) -> int:
-        seconds = -(-duration * MIN_PERIOD // (plan.period * MIN_RESOLUTION))
-        return seconds * MIN_RESOLUTION
+        return -(-duration * MIN_PERIOD // (plan.period * MIN_RESOLUTION)) * MIN_RESOLUTION
 
     document = plan.document()
     for metric in document["metrics"]:

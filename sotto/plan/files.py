@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compiled import CompiledPlan
@@ -42,9 +42,8 @@ def plans_of(
     paths: Sequence[Path],
 ) -> tuple[list[CompiledPlan], dict[bytes, dict[str, tuple[str, ...]]]]:
     """Return the plans of files; candidates by fingerprint and string metric."""
-    loaded = [plan_of(path) for path in paths]
-    plans = [each.plan for each in loaded]
-    return plans, {each.plan.fingerprint: each.candidates for each in loaded}
+    read = [plan_of(path) for path in paths]
+    return [each.plan for each in read], {each.plan.fingerprint: each.candidates for each in read}
 
 
 def checked_output(path: Path) -> Path:
@@ -59,6 +58,17 @@ def checked_output(path: Path) -> Path:
     if not followed.parent.is_dir():
         raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
     return followed
+
+
+def open_beside(written: Path, path: Path) -> IO[bytes]:
+    """Open a new file that :func:`put_in_place` will give the name of another.
+
+    Nobody else may read it if that one is there: its permissions may be as few. What a run that was
+    killed left is removed first; no link is followed. Raises OSError if that cannot be done.
+    """
+    written.unlink(missing_ok=True)
+    written.touch(0o600 if path.exists() else 0o666, exist_ok=False)
+    return written.open("wb")
 
 
 def put_in_place(written: Path, path: Path) -> None:
@@ -79,8 +89,8 @@ def write_output(output: Path, data: bytes) -> None:
     path = checked_output(output)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.touch(0o600 if path.exists() else 0o666)
-        partial.write_bytes(data)
+        with open_beside(partial, path) as file:
+            file.write(data)
         put_in_place(partial, path)
     finally:
         partial.unlink(missing_ok=True)

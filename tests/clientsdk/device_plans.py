@@ -211,8 +211,7 @@ def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, 
         assert payloads.setdefault(key, report.payload) == report.payload
         binding = (report.pseudonym, report.fingerprint, report.metric, report.event)
         assert bindings.setdefault(report.chain, binding) == binding
-        mechanism = known[report.fingerprint].metrics[report.metric].mechanism
-        cost = mechanism.certified(report.level)
+        cost = known[report.fingerprint].metrics[report.metric].mechanism.certified(report.level)
         if cost > newest.get(report.chain, (b"", 0))[1]:
             newest[report.chain] = (report.pseudonym, cost)
     totals: defaultdict[bytes, int] = defaultdict(int)

@@ -93,8 +93,7 @@ def test_nothing_but_the_payload_depends_on_the_items():
             client.clock.advance(hours=9)
         client.clock.now = START + WEEK + 2 * DAY
         told.append((client.flush(), client.next_due(), client.ledger()))
-        sent = [report._replace(payload=b"") for report in reports(client.publisher.messages)]
-        return told, sent
+        return told, [report._replace(payload=b"") for report in reports(client.publisher.messages)]
 
     assert life("aaaaaaaaaa") == life("abcabcabcz")
 

@@ -14,7 +14,7 @@ from mechanisms.string.decoding import bloom_filters
 from sotto.design.description import share_floor, what_reports_show
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
-from sotto.plan.files import write_output
+from sotto.plan.files import open_beside, write_output
 
 PLAN = (
     plan_head("types", (40, 640), expires="2027-06-30")
@@ -146,3 +146,11 @@ def test_an_output_keeps_the_permissions_of_what_it_replaces(tmp_path):
     loop.symlink_to(loop)
     with pytest.raises(ParameterError, match="link to itself"):
         write_output(loop, b"")
+
+
+def test_what_replaces_a_private_file_is_private_from_the_start(tmp_path):
+    output, beside, other = (tmp_path / name for name in ("output", "beside", "other"))
+    output.touch(0o600)
+    beside.symlink_to(other)
+    open_beside(beside, output).close()
+    assert (beside.stat().st_mode & 0o777, other.exists()) == (0o600, False)

@@ -60,8 +60,7 @@ def exchanged(gateway: Gateway) -> tuple[bytes, Exchange, bytes]:
 
 @pytest.mark.parametrize("aead", [AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305])
 def test_there_and_back(aead):
-    gateway = Gateway(aead=aead)
-    sent, exchange, answer = exchanged(gateway)
+    sent, exchange, answer = exchanged(Gateway(aead=aead))
     assert sent[:7] == bytes([7, 0, 0x20, 0, 1, 0, aead.value])
     # Beside the request: header, encapsulated secret and tag.
     assert len(sent) == len(b"request") + 7 + 32 + 16

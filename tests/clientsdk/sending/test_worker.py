@@ -94,6 +94,13 @@ def test_three_lines_send_by_themselves(path):
     assert [report.level for report in reports(publisher.messages)] in ([0, 1], [1])
 
 
+def test_nobody_waits_for_a_lock_that_another_thread_took_first(monkeypatch):
+    (taken := threading.Lock()).acquire()
+    client = device(Noting())
+    monkeypatch.setattr(threading, "Lock", lambda: taken)
+    client._worker.after_fork_in_child()
+
+
 def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
     publisher = Noting()
     late = metric("late", ladder=[(500_000, DAY)])

@@ -110,8 +110,7 @@ def test_the_stated_bound_of_a_value_is_that_of_the_best_guesser(metric, symbols
     text = f"{ALONE}metrics:\n  m: {{{metric}, {LADDER}}}\n"
     plan = parse_plan(text).compile()
     (one,) = plan.metrics
-    laws = [one.mechanism.law(each, one.sent - 1) for each in symbols]
-    best = best_guess(laws)
+    best = best_guess([one.mechanism.law(each, one.sent - 1) for each in symbols])
     assert best <= stated(next(facts.bounds(plan))) <= best + Fraction(2, 100)
 
 
@@ -123,8 +122,7 @@ PERIODS = 41
 
 @pytest.fixture(scope="module")
 def constant():
-    text = f"{ALONE}metrics:\n" + CONSTANT % "{epsilon: 8}"
-    return parse_plan(text).compile()
+    return parse_plan(f"{ALONE}metrics:\n" + CONSTANT % "{epsilon: 8}").compile()
 
 
 def test_the_stated_bounds_of_a_constant_metric_hold_through_all_its_periods(constant):

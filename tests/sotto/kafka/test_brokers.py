@@ -85,8 +85,7 @@ def test_other_files_are_refused(tmp_path, text, message):
 
 def test_one_server_that_takes_connections_is_enough():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        Broker(f"127.0.0.1:1,127.0.0.1:{port}").reach(60)
+        Broker(f"127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}").reach(60)
 
 
 def test_what_each_server_said_is_told():

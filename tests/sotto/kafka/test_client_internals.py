@@ -89,8 +89,7 @@ def too_large(raw: bytes) -> bytes:
     head = raw[: struct.calcsize(">qiibIhiqqqhii")]
     codec = head[: _CHECKED_FROM + 1] + bytes([_GZIP]) + head[_CHECKED_FROM + 2 :]
     body = gzip.compress(bytes(client_internals.MOST_BYTES + 1))
-    length = struct.pack(">i", len(codec) + len(body) - 12)
-    return codec[:8] + length + codec[12:] + body
+    return codec[:8] + struct.pack(">i", len(codec) + len(body) - 12) + codec[12:] + body
 
 
 def appended(raw: bytes, time: int) -> bytes:

@@ -90,8 +90,7 @@ def test_a_torn_record_is_cut_off_when_the_partition_is_opened(tmp_path, left):
 @pytest.mark.parametrize("left", range(17))
 def test_a_torn_segment_header_is_written_again(tmp_path, left):
     write(tmp_path, [b"x"] * 5, segment_bytes=60)
-    last = segment_files(tmp_path)[-1]
-    os.truncate(last, left)
+    os.truncate(segment_files(tmp_path)[-1], left)
     assert len(bodies_of(read(tmp_path))) == 4
     write(tmp_path, [b"y"], segment_bytes=60)
     assert bodies_of(read(tmp_path)) == [b"x"] * 4 + [b"y"]

@@ -24,8 +24,7 @@ metrics:
 
 
 def test_a_symbols_integers_cover_all_words_and_are_text() -> None:
-    document = json.loads(sampler_json(parse_plan(TEXT).compile()))
-    colour, length = document["metrics"]
+    colour, length = json.loads(sampler_json(parse_plan(TEXT).compile()))["metrics"]
     for draw in colour["chain"]["draws"]:
         assert int(draw["keep"]) + 2 * int(draw["other"]) == 2**64
     for row in length["chain"]["draws"][0]["rows"]:

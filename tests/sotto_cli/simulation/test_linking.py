@@ -37,8 +37,7 @@ def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(leve
     """No two devices have the same one of so many outputs by chance."""
     metric = constant("subset", 65, levels, subset_size=12)
     # From the last level to the last that is sent.
-    kept = Fraction(metric.mechanism.chain.keeps[-1], 1 << 64)
-    both = float(kept) ** 2
+    both = float(Fraction(metric.mechanism.chain.keeps[-1], 1 << 64)) ** 2
     spread = (both * (1 - both) / DEVICES) ** 0.5
     assert recognized(metric) == pytest.approx(both, abs=4 * spread)
 
