@@ -14,13 +14,14 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sotto.errors import ParameterError
 from sotto.files import force
+from sotto.plan.files import open_beside
 
 _logger = logging.getLogger(__name__)
 
@@ -153,7 +154,10 @@ def _changing(path: Path) -> Iterator[_KeysFile]:
         yield content
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
-            _write(temporary, path, content.model_dump_json(indent=2).encode() + b"\n")
+            with open_beside(temporary, path, 0o600) as file:
+                file.write(content.model_dump_json(indent=2).encode() + b"\n")
+                file.flush()
+                force(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -161,16 +165,3 @@ def _changing(path: Path) -> Iterator[_KeysFile]:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _write(temporary: Path, path: Path, data: bytes) -> None:
-    """Write a file that may be read by whoever could read ``path``."""
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        with suppress(FileNotFoundError):
-            before = path.stat()
-            with suppress(PermissionError):
-                os.fchown(file.fileno(), before.st_uid, before.st_gid)
-            os.fchmod(file.fileno(), before.st_mode & 0o777)
-        file.write(data)
-        file.flush()
-        force(file.fileno())

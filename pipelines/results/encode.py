@@ -16,7 +16,7 @@ from pipelines.results.fields import Kind, moment
 from pipelines.results.reader import ResultsReader, Row
 from pipelines.results.views import RowSet, View
 from sotto.csv_cells import write_csv_rows
-from sotto.plan.files import checked_output, open_beside, put_in_place
+from sotto.plan.files import checked_output, open_beside
 
 #: Writes rows, which come some at a time, to a file.
 Writer: TypeAlias = Callable[[RowSet, Iterable[Sequence[Row]], IO[bytes]], None]
@@ -144,7 +144,7 @@ def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> di
     try:
         counts = reader.read_all(list(files.values()), write)
         for path in paths.values():
-            put_in_place(_beside(path), path)
+            _beside(path).replace(path)
     finally:
         for path in paths.values():
             _beside(path).unlink(missing_ok=True)

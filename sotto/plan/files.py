@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -60,25 +60,23 @@ def checked_output(path: Path) -> Path:
     return followed
 
 
-def open_beside(written: Path, path: Path) -> IO[bytes]:
-    """Open a new file that :func:`put_in_place` will give the name of another.
+def open_beside(written: Path, path: Path, mode: int = 0o666) -> IO[bytes]:
+    """Open a new file that is to replace another, for those alone who can read that one.
 
-    Nobody else may read it if that one is there: its permissions may be as few. What a run that was
-    killed left is removed first; no link is followed. Raises OSError if that cannot be done.
+    It has that one's permissions and, as far as allowed, its owner; ``mode`` if there is none. What
+    a run that was killed left is removed first; no link is followed. Raises OSError if that cannot
+    be done.
     """
     written.unlink(missing_ok=True)
-    written.touch(0o600 if path.exists() else 0o666, exist_ok=False)
-    return written.open("wb")
-
-
-def put_in_place(written: Path, path: Path) -> None:
-    """Give a file the name of another, which it replaces, and that one's permissions.
-
-    Raises OSError if that cannot be done.
-    """
-    if path.exists():
-        shutil.copymode(path, written)
-    written.replace(path)
+    before = path.stat() if path.exists() else None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    descriptor = os.open(written, flags, mode if before is None else 0o600)
+    # Windows has no owners of this kind.
+    if before is not None and hasattr(os, "fchown"):
+        with suppress(PermissionError):
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        os.fchmod(descriptor, before.st_mode & 0o777)
+    return open(descriptor, "wb")
 
 
 def write_output(output: Path, data: bytes) -> None:
@@ -91,7 +89,7 @@ def write_output(output: Path, data: bytes) -> None:
     try:
         with open_beside(partial, path) as file:
             file.write(data)
-        put_in_place(partial, path)
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
