@@ -17,9 +17,7 @@ _CHARTED, _LISTED = 25, 200
 
 def experiments(view: PageView) -> Mapping[str, object]:
     """Return all experiments of known plans."""
-    named = groupby(
-        view.snapshot.reader.effects(), lambda row: (row.collector, row.plan, row.version)
-    )
+    named = groupby(view.snapshot.effects, lambda row: (row.collector, row.plan, row.version))
     results = [_result(view, MetricKey(*name, ""), [*rows]) for name, rows in named]
     return {"experiments": results, "listed": _LISTED, "uneven": SAMPLE_RATIO_ERROR}
 

@@ -17,7 +17,7 @@ _PERIODS = 60
 
 def rejections(view: PageView) -> Mapping[str, object]:
     """Return the rejected reports by reason, most first."""
-    found = sorted(view.snapshot.reader.rejections(), key=lambda each: (-each.reports, each.reason))
+    found = sorted(view.snapshot.rejections, key=lambda each: (-each.reports, each.reason))
     return {
         "rows": found,
         "total": sum(each.reports for each in found),
@@ -29,7 +29,7 @@ def rejections(view: PageView) -> Mapping[str, object]:
 
 def budgets(view: PageView) -> Mapping[str, object]:
     """Return the audit of the newest budget periods, newest first."""
-    found = sorted(view.snapshot.reader.budgets(), key=lambda each: each.period_start, reverse=True)
+    found = sorted(view.snapshot.budgets, key=lambda each: each.period_start, reverse=True)
     ceilings = {plan.collector: plan.ceilings.period / 1e6 for plan in view.snapshot.plans}
     several = len({each.collector for each in found}) > 1
     shown = found[:_PERIODS]

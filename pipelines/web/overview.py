@@ -123,12 +123,12 @@ def _spark(course: Sequence[EstimateRecord]) -> Spark | None:
 
 def glance(view: PageView) -> Mapping[str, object]:
     """Return in few numbers whether the data can be relied on."""
-    snapshot, budgets = view.snapshot, view.snapshot.reader.budgets()
+    snapshot = view.snapshot
     return {
         "decoded": sum(each.numbers.get("reports") or 0 for each in snapshot.health),
-        "rejected": sum(each.reports for each in snapshot.reader.rejections()),
-        "revoked": sum(each.over_budget + each.equivocation for each in budgets),
-        "pseudonyms": sum(each.pseudonyms for each in budgets),
+        "rejected": sum(each.reports for each in snapshot.rejections),
+        "revoked": sum(each.over_budget + each.equivocation for each in snapshot.budgets),
+        "pseudonyms": sum(each.pseudonyms for each in snapshot.budgets),
         "alarms": sum(map(len, snapshot.alarms.values())),
         "clocks": [each.clock for each in snapshot.health if each.clock is not None],
         "problems": problems(view),

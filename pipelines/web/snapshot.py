@@ -19,9 +19,12 @@ from pipelines.results.ordinals import ASKED, BOUNDS, asked_of, metrics_of, read
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
+    ArmEffect,
+    Budget,
     EstimateRecord,
     Health,
     MetricKey,
+    Rejection,
     Window,
 )
 from pipelines.storage.directory import LastRun
@@ -99,6 +102,11 @@ class ResultsSnapshot:
         found = readable(self.reader.courses(sources, lengths), self.metric_of)
         return [row for row in found if (row.key, row.kind) in wanted]
 
+    @cached_property
+    def reports(self) -> int:
+        """How many reports count, in all windows of all metrics."""
+        return self.reader.reports()
+
     def _windows_of(self, key: MetricKey) -> list[Window]:
         if key not in self.newest:
             return []
@@ -120,9 +128,24 @@ class ResultsSnapshot:
         return self.reader.health()
 
     @cached_property
+    def budgets(self) -> list[Budget]:
+        """The audit of every budget period, oldest first."""
+        return self.reader.budgets()
+
+    @cached_property
     def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
         """Reports that honest devices do not send, by metric and start of the window."""
         return grouped(self.reader.alarms(), lambda each: (each.key, each.window_start))
+
+    @cached_property
+    def rejections(self) -> list[Rejection]:
+        """Rejected reports by reason."""
+        return self.reader.rejections()
+
+    @cached_property
+    def effects(self) -> list[ArmEffect]:
+        """How the arms of experiments differ over all their windows."""
+        return self.reader.effects()
 
     @property
     def last_run(self) -> LastRun | None:

@@ -194,8 +194,7 @@ def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
 def test_the_page_says_in_which_metric_nothing_was_found_and_from_which_size_on() -> None:
     rows = rows_of(PLANNED, "dark", [[(1000, 0.3), (1000, 0.3)]] * 12)
     found = [of_metric(PLANNED, rows)]
-    reader = SimpleNamespace(effects=lambda: found)
-    snapshot: Any = SimpleNamespace(reader=reader, plan_of=lambda _: PLANNED, newest=())
+    snapshot: Any = SimpleNamespace(effects=found, plan_of=lambda _: PLANNED, newest=())
     (page,) = (each for each in PAGES if each.name == "experiments")
     ((_, _, html),) = make(page, PageView(snapshot, ServedLinks())).sections
     assert "b, true: no difference from a in dark was found by the planned end." in html
