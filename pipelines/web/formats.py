@@ -75,11 +75,11 @@ def quantity(value: float | None, unit: str | None) -> str:
     return writer_of(unit)(value) + named
 
 
-def difference(value: float, unit: str | None) -> str:
+def difference(value: float | None, unit: str | None) -> str:
     """Return how far two numbers of a unit are apart: shares in percentage points.
 
-    >>> difference(0.0312, "share"), difference(-1.5, "min")
-    ('3.12 points', '−1.5 min')
+    >>> difference(0.0312, "share"), difference(-1.5, "min"), difference(None, "share")
+    ('3.12 points', '−1.5 min', '–')
     """
     return quantity(value, unit_apart(unit))
 
