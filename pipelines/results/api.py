@@ -78,7 +78,7 @@ class _Route(APIRoute):
                 _check_once(request)
                 return await handle(request)
             except HTTPException as error:
-                return _refusal(error.status_code, error.detail)
+                return _refusal(error.status_code, error.detail, **(error.headers or {}))
             except RequestValidationError as error:
                 return _refusal(422, _words(error))
             except NoResultsError:
