@@ -110,8 +110,16 @@ def run(args: argparse.Namespace) -> None:
             print(f"token: {access.token}", flush=True)
 
     with looking(job_watch), looking(watch):
-        where = args.listen, args.port, Limits.connections
-        serve(app, *where, ready, options.warn, HEADERS, behind_proxy=args.behind_proxy)
+        serve(
+            app,
+            args.listen,
+            args.port,
+            Limits.connections,
+            ready,
+            options.warn,
+            HEADERS,
+            behind_proxy=args.behind_proxy,
+        )
 
 
 def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:

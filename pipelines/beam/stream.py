@@ -87,8 +87,13 @@ def stream_of(pipeline: beam.Pipeline, plans: PlanSource) -> Stream:
             "the documents of a pipeline carry the name of its job: give --sotto_job, or "
             "SottoOptions(sotto_job=...); a job that goes on from its own state keeps the name"
         )
-    times = options.sotto_linger_ms, options.sotto_publish_every_ms, options.sotto_idle_ms
-    return Stream(options.sotto_job, plans, *times)
+    return Stream(
+        options.sotto_job,
+        plans,
+        options.sotto_linger_ms,
+        options.sotto_publish_every_ms,
+        options.sotto_idle_ms,
+    )
 
 
 def moment(ms: int) -> Timestamp:

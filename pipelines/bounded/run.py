@@ -233,8 +233,17 @@ def opened(
             registry, strings = directory.plans.with_given(plans, candidates or {})
             registry.require_signatures()
             with Results(database or of_state(directory.path)) as results:
-                asked = checkpoint, publish, runner, elsewhere, counts_on
-                driver = Driver(directory, registry, strings, results, *asked)
+                driver = Driver(
+                    directory,
+                    registry,
+                    strings,
+                    results,
+                    checkpoint,
+                    publish,
+                    runner,
+                    elsewhere,
+                    counts_on,
+                )
                 yield driver, lambda: time.monotonic() - began
         except NoManifestError:
             raise

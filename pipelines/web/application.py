@@ -123,8 +123,15 @@ class Site:
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
                 notes = [] if self.notes is None else self.notes.read()
-                parts = self.state, self.watch, self.job_watch, notes, self.boards.boards
-                self._snapshot = ResultsSnapshot(self.reader, revision, *parts)
+                self._snapshot = ResultsSnapshot(
+                    self.reader,
+                    revision,
+                    self.state,
+                    self.watch,
+                    self.job_watch,
+                    notes,
+                    self.boards.boards,
+                )
             return self._snapshot
 
     def made(self, asked: AskedPage, *form: str, write: Callable[[PageView], bytes]) -> bytes:
