@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from sotto.errors import ParameterError, PlanError
+from sotto.files import open_file
 from sotto.plan.compiled import CompiledPlan
 
 _ENDINGS = (".json", ".yaml", ".yml")
@@ -70,7 +71,7 @@ def open_beside(written: Path, path: Path, mode: int = 0o666) -> IO[bytes]:
     written.unlink(missing_ok=True)
     before = path.stat() if path.exists() else None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    descriptor = os.open(written, flags, mode if before is None else 0o600)
+    descriptor = open_file(written, flags, mode if before is None else 0o600)
     # Windows has no owners of this kind.
     if before is not None and hasattr(os, "fchown"):
         with suppress(PermissionError):
