@@ -6,8 +6,8 @@ Property tests try the same examples in every run, and have neither a deadline n
 making examples: a busy machine is no fault of the code.
 
 Where processes share the tests (``--numprocesses 2``), each takes whole files, so that what a file
-or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's.
-Each has ports of its own for the servers that it starts, which listen only after a while.
+or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's
+each. Each has ports of its own for the servers that it starts, which listen only after a while.
 
 Temporary files are in memory if there is room: thousands of durable commits wait for no disk.
 
@@ -118,12 +118,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Give processes whole files, in order; the tests with servers as if they were one file."""
+    """Give processes whole files, in order; a folder of tests with servers as if it were one."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "servers" if nodeid.startswith(SERVERS) else super()._split_scope(nodeid)
+            folders = (folder for folder in SERVERS if nodeid.startswith(folder))
+            return next(folders, super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False
     return Files(config, log)
