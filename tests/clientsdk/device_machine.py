@@ -113,7 +113,7 @@ class DeviceMachine:
         self._named[name if colon else ""] = plan_of(text if colon else name)
 
     def _start(self, who: str, words: list[str]) -> str:
-        said = parts(words, ("plan", "without", "ceilings", "age", "off"))
+        said = parts(words, ("plan", "without", "ceilings", "age", "quota", "off"))
         given = self._named[said.get("plan", [""])[0]]
         self._seed += 1
         options: dict[str, object] = {}
@@ -121,6 +121,8 @@ class DeviceMachine:
             options["ceilings"] = ceilings(*said["ceilings"])
         if "age" in said:
             options["quota"] = Quota(age=duration(said["age"][0]) / 1000)
+        if "quota" in said:
+            options["quota"] = Quota(bytes=int(said["quota"][0]))
         if "off" in said:
             options["settings"] = Settings(disabled=True)
         if given not in self.plans:
