@@ -27,7 +27,7 @@ from opentelemetry.sdk.resources import Resource
 from plan_texts import plan_head
 from scripts import ROOT
 
-from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, diagnostics, recorder
+from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, recorder
 from clientsdk import otel as module
 from clientsdk.otel import SottoMeterProvider
 from clientsdk.recorder import MEASURED
@@ -64,12 +64,6 @@ MEMORY = plan(
     "otel: {instrument: process.memory.usage}}",
 )
 LATENCY = plan(f"took: {{{DURATION}, otel: {{instrument: app.latency}}}}")
-
-
-@pytest.fixture(autouse=True)
-def _forgotten(monkeypatch):
-    """No warning was given before."""
-    monkeypatch.setattr(diagnostics, "_last_logged", {})
 
 
 def read(reader, name):
