@@ -63,7 +63,7 @@ class DeviceMachine:
         # Plans are values: each is read once.
         self._patches.enter_context(mock.patch.object(CompiledPlan, "from_json", compiled))
         logging.getLogger("clientsdk").addHandler(self.log)
-        logging.getLogger("clientsdk").setLevel(logging.INFO)
+        logging.getLogger("clientsdk").setLevel(logging.DEBUG)
 
     def end(self) -> None:
         """Close what is open."""

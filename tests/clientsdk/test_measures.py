@@ -158,22 +158,6 @@ def planted(path, clock):
     return client
 
 
-def test_no_figure_and_no_line_tells_how_often_was_counted(path, clock, caplog):
-    caplog.set_level("DEBUG")
-    told = []
-    for uses in (0, 1, 5):
-        state = path.with_name(f"{uses}")
-        client = device("exports", "checkout", "total", clock=clock, state=state, seed=7)
-        caplog.clear()
-        for _ in range(uses):
-            client.count("export")
-            client.reach("checkout", "cart")
-            client.record("load", 3)
-        told.append((client.stats(), caplog.text))
-        client.close()
-    assert told[0] == told[1] == told[2]
-
-
 def test_no_frame_says_while_that_is_logged_that_there_was_a_use(monkeypatch):
     found = []
 
