@@ -58,10 +58,6 @@ def test_a_value_that_capitals_alone_keep_from_its_segment_is_told(caplog):
 # Arms.
 
 
-def secret_of(client):
-    return client._store.arm_secret
-
-
 def test_what_is_sent_says_the_arm_that_the_app_was_told():
     told = Counter()
     for seed in range(40):
@@ -73,16 +69,6 @@ def test_what_is_sent_says_the_arm_that_the_app_was_told():
         assert [*cells(client)] == [f"onboarding={arm or 'none'}"]
         told[arm] += 1
     assert set(told) == {None, "control", "treatment"}
-
-
-def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch):
-    client = device(segmented(), consent=False)
-    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
-    monkeypatch.setenv("SOTTO_DISABLED", "1")
-    off = Client(segmented(), state=path, publisher=MemoryPublisher(), background=False)
-    off.set_segments({"os": "linux"})
-    assert off.arm("onboarding") is None
-    assert not path.exists()
 
 
 def test_a_mistake_about_segments_never_stops_an_app_that_asked_for_that(caplog):
