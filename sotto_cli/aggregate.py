@@ -107,8 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.log_retention is not None and (args.log is None or not args.follow):
         raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
-    if args.log is not None and args.state.resolve().is_relative_to(args.log.resolve()):
-        raise ParameterError("--state must be outside --log, which is read alone")
+    options.check_outside(args.state, args.log)
     if (args.state / "job.json").exists():
         raise ParameterError(f"{args.state} is of a streaming job: --state must be another folder")
     if args.since is not None and args.since >= (args.as_of or now_ms()):

@@ -219,6 +219,11 @@ def add_source(parser: argparse.ArgumentParser, topics: str) -> None:
     add(parser, "--topic NAME", topics, [], action="append")
 
 
+def check_outside(state: Path, log: Path | None) -> None:
+    if log is not None and state.resolve().is_relative_to(log.resolve()):
+        raise ParameterError("--state must be outside --log, which is read alone")
+
+
 def broker_of(args: argparse.Namespace) -> Broker:
     """Return how to reach the brokers that ``--kafka`` or ``--broker`` names."""
     from sotto.kafka.brokers import Broker, require_client

@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     logging.getLogger("pipelines").setLevel(logging.WARNING)
     if args.detach and args.plans:
         options.warn("--detach: plans that come to the folder later wait for another sotto stream")
+    options.check_outside(args.state, args.log)
     folder = JobFolder(args.state)
     io = _io(args, folder)
     watched = PlanFolder(args.plans, folder.plans, io.check, options.warn)

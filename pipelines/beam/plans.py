@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.storage import files
@@ -21,7 +22,7 @@ from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from pipelines.storage.states import fingerprints_of
 from sotto.clocks import now_ms
-from sotto.errors import PlanError
+from sotto.errors import ParameterError, PlanError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -30,6 +31,7 @@ LOOK_SECONDS = 15.0
 FORMAT = 1
 #: The note in the folder of when plans came.
 _SINCE = "since"
+T = TypeVar("T")
 
 
 class PlanSource(ABC):
@@ -39,9 +41,9 @@ class PlanSource(ABC):
     def registry(self, *fingerprints: bytes) -> Registry:
         """Return the plans; raise PlanError if one of these fingerprints is not among them."""
 
-    @abstractmethod
     def latest(self) -> Registry:
         """Return the plans as they are at this moment."""
+        return self.registry()
 
     @abstractmethod
     def since(self) -> Mapping[bytes, int]:
@@ -56,6 +58,24 @@ class PlanSource(ABC):
         fingerprints = fingerprints_of(numbering)
         registry = self.registry(*fingerprints)
         return registry if numbering_of(registry) == numbering else _ordered(registry, fingerprints)
+
+
+def expect(given: T, method: str, expected: str) -> T:
+    """Return what a pipeline is made of; raise ParameterError if it has no such method."""
+    if not hasattr(given, method):
+        raise ParameterError(f"expects {expected}; got {type(given).__name__}")
+    return given
+
+
+def _check(plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
+    """Raise ParameterError if one is no plan, or strings are given for no string metric of one."""
+    for plan in plans:
+        expect(plan, "to_json", "plans such as CompiledPlan.from_json(content) returns")
+    metrics = [(plan.fingerprint, each) for plan in plans for each in plan.metrics]
+    known = {(fingerprint, each.name) for fingerprint, each in metrics if each.type == "string"}
+    given = {(fingerprint, name) for fingerprint, names in candidates.items() for name in names}
+    if unknown := sorted(name for _, name in given - known):
+        raise ParameterError(f"no plan that is given has the string metrics {', '.join(unknown)}")
 
 
 @dataclass(frozen=True)
@@ -82,8 +102,10 @@ class FixedPlans(PlanSource):
         fingerprint, when a plan came, ms, of those that a job did not have from the first: such a
         plan opens no period that was over by then.
 
-        Raises PlanError if the plans are not of one collector.
+        Raises PlanError if the plans are not of one collector, and ParameterError if one is no
+        plan, or candidates are of none of their string metrics.
         """
+        _check(plans, candidates or {})
         made = cls(
             tuple(plan.to_json() for plan in plans),
             tuple((candidates or {}).items()),
@@ -94,9 +116,6 @@ class FixedPlans(PlanSource):
 
     def registry(self, *fingerprints: bytes) -> Registry:
         return _with(_compiled(self.compiled), fingerprints, "in the pipeline: update it with them")
-
-    def latest(self) -> Registry:
-        return self.registry()
 
     def since(self) -> Mapping[bytes, int]:
         return dict(self.later)
@@ -118,6 +137,7 @@ class PlansFolder(PlanSource):
 
         Raises PlanError if the plans are not those of before, or not of one collector.
         """
+        _check(plans, candidates or {})
         folder, stored = Path(self.path), StoredPlans(Path(self.path))
         stored.with_given(plans, candidates or {})[0].require_signatures()
         folder.mkdir(parents=True, exist_ok=True)

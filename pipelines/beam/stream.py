@@ -35,9 +35,15 @@ class Stream:
     cache: int = 1 << 30
 
     def __post_init__(self) -> None:
-        for name in ("linger", "every", "idle"):
-            if not getattr(self, name) >= 1:
-                raise ParameterError(f"{name} {getattr(self, name)} must be at least 1 ms")
+        if not (isinstance(self.job, str) and self.job):
+            raise ParameterError(
+                "the documents of a pipeline carry the name of its job, a text: give --sotto_job, "
+                "or SottoOptions(sotto_job=...); a job that goes on from its own state keeps it"
+            )
+        times = {"linger": self.linger, "publish_every": self.every, "idle": self.idle}
+        for name, value in times.items():
+            if not (isinstance(value, int) and value >= 1):
+                raise ParameterError(f"{name} {value!r} must be a whole number of at least 1 ms")
 
 
 class SottoOptions(PipelineOptions):
@@ -82,11 +88,6 @@ class SottoOptions(PipelineOptions):
 def stream_of(pipeline: beam.Pipeline, plans: PlanSource) -> Stream:
     """Return the settings that a pipeline's options say."""
     options = pipeline._options.view_as(SottoOptions)
-    if not options.sotto_job:
-        raise ParameterError(
-            "the documents of a pipeline carry the name of its job: give --sotto_job, or "
-            "SottoOptions(sotto_job=...); a job that goes on from its own state keeps the name"
-        )
     return Stream(
         options.sotto_job,
         plans,

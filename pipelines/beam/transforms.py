@@ -33,7 +33,7 @@ from pipelines.beam.documents import (
     Subject,
     WindowEstimates,
 )
-from pipelines.beam.plans import PlanSource
+from pipelines.beam.plans import PlanSource, expect
 from pipelines.beam.reading import DiscoverPartitions, ListRanges, ReadPartitions, ReadRanges
 from pipelines.beam.stream import stream_of
 from pipelines.results.documents import parse
@@ -48,10 +48,10 @@ class _UnderPlans(beam.PTransform):
 
     def __init__(self, plans: PlanSource) -> None:
         super().__init__()
-        self._plans = plans
+        self._plans = expect(plans, "registry", "plans: FixedPlans.of([...]) or PlansFolder(path)")
 
 
-class ReadReports(beam.PTransform):
+class ReadReports(_UnderPlans):
     """Reads one of Sotto's own sources; gives blocks of messages.
 
     Parameters
@@ -65,8 +65,9 @@ class ReadReports(beam.PTransform):
     """
 
     def __init__(self, source: ReportSource, plans: PlanSource, *, until_end: bool = False) -> None:
-        super().__init__()
-        self._source, self._plans, self._until_end = source, plans, until_end
+        super().__init__(plans)
+        self._source = expect(source, "names", "a source of Sotto's, such as EmbeddedLog(path)")
+        self._until_end = until_end
 
     def expand(self, begin: beam.pvalue.PBegin) -> Messages:
         start = begin | "Start" >> beam.Impulse()
@@ -220,7 +221,7 @@ class _Write(beam.DoFn):
     """Writes all elements to a sink, a bundle at a time."""
 
     def __init__(self, sink: Sink | RejectsSink) -> None:
-        self._sink = sink
+        self._sink = expect(sink, "write", "a sink, such as open_sink(url, job) returns")
 
     def start_bundle(self) -> None:
         self._items: list[Any] = []

@@ -431,6 +431,9 @@ COMMANDS = {
     "a module in place of a plan": commanded("plan generate plan.yaml -o plan.json"),
     "a hold in milliseconds": commanded("collect --plan plan.yaml --log log --hold 1000"),
     "a state in the log": commanded("aggregate --plan plan.yaml --log log --state log/s"),
+    "a job's folder in the log": commanded(
+        "stream --plan plan.yaml --log log --state log/s --database sqlite:///x.db --until-end"
+    ),
     "looking all the time": commanded("aggregate --plan plan.yaml --log l --state s --every 0s"),
     "a state without results": commanded("estimates --state nowhere"),
     "a state without a run": commanded("backup --state nowhere --out backup.tar"),

@@ -36,7 +36,11 @@ from streaming_logs import (
 from pipelines.aggregation import decode, quarantine
 from pipelines.beam import (
     AggregateReports,
+    CountReports,
+    DecodeReports,
     FixedPlans,
+    PlansFolder,
+    ReadReports,
     SottoOptions,
     WriteEstimates,
     WriteRejects,
@@ -269,7 +273,45 @@ def test_messages_with_their_keys_are_refused_when_the_pipeline_is_made(tmp_path
         outcome(tmp_path, beam.Create([(b"key", b"a message")]))
 
 
-def test_a_job_has_a_name(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "give --sotto_job"),
+        ({"sotto_job": b"mine"}, "a text: give --sotto_job"),
+        (
+            {"sotto_job": "mine", "sotto_linger_ms": 0},
+            "linger 0 must be a whole number of at least",
+        ),
+        ({"sotto_job": "mine", "sotto_publish_every_ms": "1s"}, "publish_every '1s' must be"),
+        ({"sotto_job": "mine", "sotto_idle_ms": None}, "idle None must be"),
+    ],
+)
+def test_options_are_checked_when_the_pipeline_is_made(options, said):
     plans = FixedPlans.of(small_plans())
-    with pytest.raises(ParameterError, match="give --sotto_job"):
-        beam.Pipeline(FNAPI, SottoOptions([])) | create([]) | AggregateReports(plans)
+    with pytest.raises(ParameterError, match=said):
+        beam.Pipeline(FNAPI, SottoOptions([], **options)) | create([]) | AggregateReports(plans)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: DecodeReports({"plan": 1}), r"FixedPlans.of\(\[...\]\) or .*; got dict"),
+        (lambda: CountReports(small_plans()), "; got list"),
+        (lambda: AggregateReports(None), "; got NoneType"),
+        (lambda: ReadReports("log", FixedPlans.of(small_plans())), "a source .*; got str"),
+        (lambda: WriteEstimates("sqlite:///a.db"), "a sink, such as open_sink.*; got str"),
+        (lambda: FixedPlans.of([{"version": 1}]), "from_json.*; got dict"),
+        (lambda: PlansFolder("plans").keep(["plan.json"]), "from_json.*; got str"),
+        (
+            lambda: FixedPlans.of(small_plans(), {small_plans()[0].fingerprint: {"sahde": ["x"]}}),
+            "no plan that is given has the string metrics sahde",
+        ),
+        (
+            lambda: FixedPlans.of(small_plans(), {b"none": {"shade": ["x"]}}),
+            "no plan that is given has the string metrics shade",
+        ),
+    ],
+)
+def test_what_no_pipeline_is_made_of_is_refused_at_once(make, said):
+    with pytest.raises(ParameterError, match=said):
+        make()
