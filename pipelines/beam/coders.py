@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from apache_beam.coders import Coder
 from apache_beam.io.restriction_trackers import OffsetRange
@@ -21,6 +21,7 @@ from sotto.log.reader import EARLIEST
 #: docs/operate/flink.md which ones it reads.
 VERSION = 1
 _PAIR = struct.Struct("<qq")
+T = TypeVar("T")
 
 
 class Clock(NamedTuple):
@@ -29,6 +30,15 @@ class Clock(NamedTuple):
     #: The append time of its last record: none that follows is given an earlier one.
     append: int = EARLIEST
     watermark: int = EARLIEST  #: no element that follows has an earlier timestamp
+
+
+def read_tuple(kind: type[T], state: Any) -> T:
+    """Return a named tuple that state keeps as JSON; that of its defaults if there is none."""
+    return kind(*json.loads(state.read() or b"[]"))
+
+
+def write_tuple(state: Any, value: tuple[object, ...]) -> None:
+    state.write(json.dumps(value, separators=(",", ":")).encode())
 
 
 class StateCoder(Coder):

@@ -46,7 +46,7 @@ from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import Stepped, Tally, in_order, step_blocks, step_rows
 from pipelines.aggregation.table import new_key
-from pipelines.beam.coders import StateCoder
+from pipelines.beam.coders import StateCoder, read_tuple, write_tuple
 from pipelines.beam.decoding import (
     NOTES,
     Grouped,
@@ -224,7 +224,7 @@ class CountByState(beam.DoFn):
     ) -> Iterator[Any]:
         """Gather rows, and count them at once if there are many."""
         key, value = element
-        head = _head(kept)
+        head = read_tuple(Head, kept)
         packed = PackedRows.from_bytes(value)
         if head.closed:
             yield from _outputs(*self._late(packed))
@@ -252,7 +252,7 @@ class CountByState(beam.DoFn):
         if not head.armed:
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             head = head._replace(armed=True)
-        kept.write(_packed(head))
+        write_tuple(kept, head)
 
     @userstate.on_timer(LINGER)
     def gathered_long(
@@ -265,7 +265,7 @@ class CountByState(beam.DoFn):
         linger: Any = beam.DoFn.TimerParam(LINGER),
     ) -> Iterator[Any]:
         """Count what has gathered, and audit the state if that is due."""
-        head = _head(kept)
+        head = read_tuple(Head, kept)
         if head.closed:
             return
         if head.doubtful and not head.watched:
@@ -279,7 +279,7 @@ class CountByState(beam.DoFn):
             else:
                 # Not armed: rows that come meanwhile set it to when they are counted.
                 linger.set(Timestamp(micros=wait * 1000))
-        kept.write(_packed(head))
+        write_tuple(kept, head)
 
     @userstate.on_timer(SETTLE)
     def window_over(
@@ -291,12 +291,12 @@ class CountByState(beam.DoFn):
         kept: Any = HEAD,
     ) -> Iterator[Any]:
         """Count what has gathered before the watermark completes a window."""
-        head = _head(kept)
+        head = read_tuple(Head, kept)
         if head.doubtful:
-            kept.write(_packed(head._replace(watched=True)))
+            write_tuple(kept, head._replace(watched=True))
         elif head.rows and not head.closed:
             head = yield from self._count(key, head, gathered, log, snapshot)
-            kept.write(_packed(head))
+            write_tuple(kept, head)
 
     @userstate.on_timer(CLOSE)
     def period_over(
@@ -310,7 +310,7 @@ class CountByState(beam.DoFn):
         at: Any = TIME,
     ) -> Iterator[Any]:
         """Count what has gathered, emit the last audit and drop the state."""
-        head = _head(kept)
+        head = read_tuple(Head, kept)
         if head.closed:
             return
         period, shard = period_and_shard(key)
@@ -329,7 +329,7 @@ class CountByState(beam.DoFn):
         _live(self.stream.job, self.stream.cache).take(period, shard, "")
         for each in (gathered, log, snapshot):
             each.clear()
-        kept.write(_packed(Head(closed=True)))
+        write_tuple(kept, Head(closed=True))
 
     def _count(
         self, key: bytes, head: Head, gathered: Any, log: Any, snapshot: Any
@@ -466,12 +466,3 @@ def _changes(changes: Mapping[WindowKey, Matrix], registry: Registry) -> Iterato
 def _outputs(rejects: list[Reject], tally: Tally) -> Iterator[Any]:
     for name, value in rejected(rejects, tally):
         yield beam.pvalue.TaggedOutput(name, value)
-
-
-def _head(kept: Any) -> Head:
-    content = kept.read()
-    return Head(*json.loads(content)) if content else Head()
-
-
-def _packed(head: Head) -> bytes:
-    return json.dumps(head, separators=(",", ":")).encode()

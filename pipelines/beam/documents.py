@@ -35,7 +35,7 @@ from pipelines.aggregation.counts import Matrix, WindowCounts, WindowKey
 from pipelines.aggregation.published import pack, unpack
 from pipelines.aggregation.result_rows import joined, published_again, rows_of_windows
 from pipelines.aggregation.step import Tally
-from pipelines.beam.coders import StateCoder
+from pipelines.beam.coders import StateCoder, read_tuple, write_tuple
 from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.decoding import Grouped, Keyed, increase
 from pipelines.beam.stream import Stream, closing_time, moment
@@ -65,13 +65,6 @@ class _EmittedDocuments(NamedTuple):
     timely: bool = False  #: whether its timely reports were complete
     closed: bool = False  #: whether it was emitted a last time; nothing changes it any more
     published: str = ""  #: of a window: what is published of it, packed, in base64
-
-    @classmethod
-    def read(cls, state: Any) -> _EmittedDocuments:
-        return cls(*json.loads(state.read() or b"[]"))
-
-    def write(self, state: Any) -> None:
-        state.write(json.dumps(self).encode())
 
 
 def _revision(before: _EmittedDocuments) -> int:
@@ -144,7 +137,7 @@ class PublishByState(beam.DoFn):
         last: Any = beam.DoFn.TimerParam(LAST),
     ) -> None:
         key, change = element
-        before = _EmittedDocuments.read(emitted)
+        before = read_tuple(_EmittedDocuments, emitted)
         if before.closed:
             # Only where a plan with a longer horizon came after the end.
             _LOGGER.warning("%s: what came after the end is left out", self.subject.name)
@@ -162,13 +155,13 @@ class PublishByState(beam.DoFn):
             # A clock that was set back does not silence the pipeline.
             emit.set(moment(min(due, now + SOON + every)))
             before = before._replace(armed=True)
-        before.write(emitted)
+        write_tuple(emitted, before)
 
     @userstate.on_timer(EMIT)
     def early(
         self, key: Any = KEY, changes: Any = BAG, total: Any = SUM, emitted: Any = EMITTED
     ) -> Iterator[Published]:
-        before = _EmittedDocuments.read(emitted)
+        before = read_tuple(_EmittedDocuments, emitted)
         if before.armed:
             pane = "late" if before.timely else "early"
             yield from self._emitted(key, pane, changes, total, emitted)
@@ -182,7 +175,7 @@ class PublishByState(beam.DoFn):
         emitted: Any = EMITTED,
         emit: Any = beam.DoFn.TimerParam(EMIT),
     ) -> Iterator[Published]:
-        if not _EmittedDocuments.read(emitted).closed:
+        if not read_tuple(_EmittedDocuments, emitted).closed:
             emit.clear()
             yield from self._emitted(key, "on_time", changes, total, emitted)
 
@@ -197,7 +190,7 @@ class PublishByState(beam.DoFn):
         last: Any = beam.DoFn.TimerParam(LAST),
         at: Any = TIME,
     ) -> Iterator[Published]:
-        if _EmittedDocuments.read(emitted).closed:
+        if read_tuple(_EmittedDocuments, emitted).closed:
             return
         # No older plans than those by which shards were closed.
         self.subject.stream.plans.latest()
@@ -209,7 +202,7 @@ class PublishByState(beam.DoFn):
         emit.clear()
         yield from self._emitted(key, "late", changes, total, emitted, closed=True)
         total.clear()
-        _EmittedDocuments(closed=True).write(emitted)
+        write_tuple(emitted, _EmittedDocuments(closed=True))
 
     def _emitted(
         self,
@@ -220,14 +213,15 @@ class PublishByState(beam.DoFn):
         emitted: Any,
         closed: bool = False,
     ) -> list[Published]:
-        before = _EmittedDocuments.read(emitted)
+        before = read_tuple(_EmittedDocuments, emitted)
         revision = _revision(before)
         held = self._added(changes, total)
         found, published = self.subject.documents(
             key, held, revision, pane, before.published, closed
         )
         timely = before.timely or pane == "on_time"
-        _EmittedDocuments(revision, timely=timely, published=published).write(emitted)
+        now = _EmittedDocuments(revision, timely=timely, published=published)
+        write_tuple(emitted, now)
         return found
 
     def _added(self, changes: Any, total: Any) -> bytes:
