@@ -163,11 +163,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _target(args: argparse.Namespace) -> tuple[Broker, ReportTopic] | None:
-    """Return the topic that takes what is played back, if one is named."""
+    """Return the topic that takes what is played back, if one is named; it must be there."""
     if args.out is None and args.topic is None:
         raise ParameterError("--out DIR is missing, or --topic NAME with --kafka or --broker")
     if bool(args.kafka or args.broker) != bool(args.topic):
         raise ParameterError("--topic goes with --kafka or --broker")
     if args.topic is None:
         return None
-    return options.broker_of(args), options.topics_of(args.topic)[0]
+    from sotto.kafka.admin import connected
+
+    broker, topic = options.broker_of(args), options.topics_of(args.topic)[0]
+    with connected(broker) as topics:
+        if not topics.id_of(str(topic)):
+            raise ParameterError(f"there is no topic {topic}: sotto topics list shows all")
+    return broker, topic

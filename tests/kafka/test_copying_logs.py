@@ -91,6 +91,10 @@ def test_replay_sends_to_a_topic_and_warns_of_what_comes_late(
     assert "60 of 60 rows are older than the plan accepts" in capsys.readouterr().err
     result = aggregated(broker, topic, tmp_path / "state")
     assert (list(result.rejects), result.tally.counted) == (["late"], 0)
+    capsys.readouterr()
+    assert replayed(1, "--topic", "nowhere-e1-p2", "--kafka", broker.servers) == 2
+    said = capsys.readouterr()
+    assert (said.out, "there is no topic nowhere-e1-p2" in said.err) == ("", True)
     assert replayed(1) == 2
     assert "--out DIR is missing, or --topic NAME" in capsys.readouterr().err
     assert replayed(1, "--out", str(tmp_path / "log"), "--topic", str(topic)) == 2
