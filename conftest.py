@@ -6,8 +6,9 @@ Property tests try the same examples in every run, and have neither a deadline n
 making examples: a busy machine is no fault of the code.
 
 Where processes share the tests (``--numprocesses 2``), each takes whole files, so that what a file
-or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's
-each. Each has ports of its own for the servers that it starts, which listen only after a while.
+or a folder makes once is made once. All tests of Kafka are one process's, those of Flink too, and
+those of PostgreSQL. Each has ports of its own for the servers that it starts, which listen only
+after a while.
 
 Temporary files are in memory if there is room: thousands of durable commits wait for no disk.
 

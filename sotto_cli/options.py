@@ -220,6 +220,7 @@ def add_source(parser: argparse.ArgumentParser, topics: str) -> None:
 
 
 def check_outside(state: Path, log: Path | None) -> None:
+    """Raise ParameterError if a job's folder is within the log that it reads."""
     if log is not None and state.resolve().is_relative_to(log.resolve()):
         raise ParameterError("--state must be outside --log, which is read alone")
 

@@ -174,6 +174,5 @@ def _target(args: argparse.Namespace) -> tuple[Broker, ReportTopic] | None:
 
     broker, topic = options.broker_of(args), options.topics_of(args.topic)[0]
     with connected(broker) as topics:
-        if not topics.id_of(str(topic)):
-            raise ParameterError(f"there is no topic {topic}: sotto topics list shows all")
+        topics.require(topic)
     return broker, topic

@@ -37,8 +37,8 @@ class TopicAdmin:
                 found.append(topic)
         return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
 
-    def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
-        """Return the description of a topic; raises BrokerError if it does not exist."""
+    def require(self, topic: ReportTopic | SinkTopic) -> None:
+        """Raise BrokerError if a topic does not exist; who may only write to it may ask."""
         if str(topic) not in self._admin.list_topics():
             sink = isinstance(topic, SinkTopic)
             others = "" if sink else ", ".join(map(str, self.epochs(topic.name)))
@@ -48,6 +48,10 @@ class TopicAdmin:
                 f"there is no topic {topic}{there}: create it with sotto topics create {how}, "
                 "or correct the name"
             )
+
+    def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
+        """Return the description of a topic; raises BrokerError if it does not exist."""
+        self.require(topic)
         return self._described(str(topic))
 
     def id_of(self, topic: str) -> str:
