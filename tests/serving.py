@@ -14,8 +14,7 @@ from pathlib import Path
 from waiting import PATIENCE, wait_until
 
 from deploy.ports import HOST, free_ports
-from pipelines.results.tables import WINDOWS
-from pipelines.sinks.sql import Results, of_state
+from pipelines.results.reader import ResultsReader
 from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent
@@ -54,8 +53,8 @@ def status(port: int, context: ssl.SSLContext | None = None) -> int:
 def counted(state: Path) -> list[object]:
     """Return the numbers of reports in the windows that have been estimated, if any."""
     try:
-        with Results(of_state(state), create=False) as results:
-            return [row["n"] for row in results.table(WINDOWS)]
+        with ResultsReader.of_state(state) as reader:
+            return [window.reports for window in reader.windows()]
     except AggregationError:
         # The database, or its tables, are not there yet.
         return []

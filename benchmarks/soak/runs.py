@@ -136,7 +136,7 @@ class Runs(Play):
 
     def unlike(self, counted: NDArray[np.int64]) -> int:
         """Return how many windows of the database have other numbers of reports."""
-        with Results(of_state(self.state.path), create=False) as results:
+        with Results(of_state(self.state.path)) as results:
             there: dict[tuple[object, object], object] = {
                 (row["metric"], row["window_start"]): row["n"] for row in results.table(WINDOWS)
             }

@@ -18,7 +18,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -84,13 +84,13 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
 
 
 class Database:
-    """A SQL database; ``create`` is whether a SQLite file may be created.
+    """A SQL database; a SQLite file is created if there is none.
 
     Raises AggregationError here and in every method if the database cannot be used, or
     SinkError if not now.
     """
 
-    def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
+    def __init__(self, url: str | sql.URL) -> None:
         parsed = database_url(url)
         self._sqlite = parsed.get_backend_name() == "sqlite"
         wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
@@ -102,9 +102,6 @@ class Database:
             raise AggregationError(said) from None
         if self._sqlite:
             sql.event.listen(self.engine, "connect", _overwrite_deleted)
-        file = parsed.database or ""
-        if not create and self._sqlite and not Path(file).is_file():
-            raise AggregationError(f"there are no results in {file}: sotto aggregate writes them")
 
     def __enter__(self) -> Self:
         return self
@@ -175,20 +172,9 @@ class Results(Database):
     def table(self, table: sql.Table) -> list[dict[str, object]]:
         """Return all rows of a table of results, by its key, as they are stored."""
         query = sql.select(table).order_by(*table.primary_key.columns)
-        try:
-            with self.engine.connect() as connection:
-                schema.read_as_null(connection)
-                return [dict(row) for row in connection.execute(query).mappings()]
-        except SQLAlchemyError as error:
-            failed = f"the database cannot be read: {first_line(error)}"
-            raise AggregationError(self._older() or failed) from error
-
-    def _older(self) -> str | None:
-        """Return what is said of a database that this release does not read; None of others."""
-        with suppress(SQLAlchemyError), self.engine.connect() as connection:
-            if schema.is_older(connection):
-                return schema.OLDER
-        return None
+        with _mapped("the database cannot be read"), self.engine.connect() as connection:
+            schema.read_as_null(connection)
+            return [dict(row) for row in connection.execute(query).mappings()]
 
 
 class SqlSink(Database, Sink):

@@ -149,7 +149,7 @@ class World:
         self.local.start()
 
     def tables(self, url: str) -> dict[str, object]:
-        with Results(url, create=False) as results:
+        with Results(url) as results:
             tables: dict[str, object] = {
                 table.name.removeprefix("stored_"): sorted(
                     repr({k: v for k, v in row.items() if k not in ("revision", "closed")})

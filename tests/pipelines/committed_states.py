@@ -61,7 +61,7 @@ def projected(
     url: str | Path, *, without: tuple[str, ...] = ()
 ) -> dict[str, list[dict[str, object]]]:
     """Return the content of a database, or of a state directory's own, without some columns."""
-    with Results(of_state(url) if isinstance(url, Path) else url, create=False) as results:
+    with Results(of_state(url) if isinstance(url, Path) else url) as results:
         tables = {table.name.removeprefix("stored_"): results.table(table) for table in TABLES}
     return {
         name: [{k: v for k, v in row.items() if k not in without} for row in rows]

@@ -92,12 +92,12 @@ class Feed:
 
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
-    with Results(url, create=False) as results:
+    with Results(url) as results:
         return {table.name.removeprefix("stored_"): results.table(table) for table in TABLES}
 
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:
-    with Results(url, create=False) as results:
+    with Results(url) as results:
         return {
             (row["window_start"], row["item"]): row["value"] for row in results.table(ESTIMATES)
         }

@@ -148,11 +148,8 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
         connection.execute("CREATE TABLE meta (id INTEGER PRIMARY KEY, state TEXT)")
         connection.execute("CREATE TABLE windows (window_start INTEGER)")
     refused = pytest.raises(AggregationError, match="--database")
-    with Results(f"sqlite:///{file}") as run:
-        with refused:
-            run.projected("tests.example", "mine")
-        with refused:
-            run.table(ESTIMATES)
+    with Results(f"sqlite:///{file}") as run, refused:
+        run.projected("tests.example", "mine")
     with SqlSink(f"sqlite:///{file}") as sink, refused:
         sink.offsets("reports-estimates", "id")
     with closing(sqlite3.connect(file)) as connection:
@@ -187,11 +184,8 @@ def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
         pytest.raises(AggregationError, match="unable to open"),
     ):
         database.projected("tests.example", "mine")
-    with pytest.raises(AggregationError, match="no results"):
-        Results(f"sqlite:///{tmp_path / 'results.db'}", create=False)
-    (tmp_path / "empty.db").touch()
     with (
-        Results(f"sqlite:///{tmp_path / 'empty.db'}", create=False) as database,
+        Results(f"sqlite:///{tmp_path / 'empty.db'}") as database,
         pytest.raises(AggregationError, match="no such table"),
     ):
         database.table(ESTIMATES)
