@@ -278,7 +278,7 @@ class WindowEstimates(Subject):
         known = [(name, each) for each in former.values()]
         now = published_again(cells, registry, dict(known), revision)
         (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates(), now)
-        shown = estimates if any(each.counts.any() for _, each in cells) else ()
+        shown = estimates if row["n"] else ()
         job = self.stream.job
         found = [WindowDocument.of(job, row, shown, revision, pane, segments).record]
         found += [self._emptied(each, window, pane) for each in former if each != name]

@@ -32,7 +32,7 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.forgetting import forget
 from pipelines.bounded.job import Job, run
 from pipelines.sinks.base import SinkError
-from pipelines.sinks.committed import projection
+from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.kafka import Publish
 from pipelines.sinks.sql import Results
 from pipelines.sources.base import BoundedSource, Ranges
@@ -247,19 +247,19 @@ class Driver:
         anew = since == 0 or lineage != manifest.digest(since)
         since = 0 if anew else since
         if since < manifest.generation:
-            self.results.project(
-                projection(
-                    self.directory, manifest, self.registry, self.candidates, since, anew=anew
-                )
-            )
+            self.results.project(self._generation.projection(since, anew=anew))
             self.checkpoint("projected")
+
+    @property
+    def _generation(self) -> CommittedGeneration:
+        return CommittedGeneration(self.directory, self.manifest, self.registry, self.candidates)
 
     def _publish(self) -> None:
         """Bring the topic of estimates to what is committed, if it can be reached."""
         if self.publish is None or self.unpublished:
             return
         try:
-            self.publish(self.directory, self.manifest, self.registry, self.candidates)
+            self.publish(self._generation)
         except BrokerError as error:
             self.unpublished = str(error)
         else:

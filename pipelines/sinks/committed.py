@@ -40,93 +40,78 @@ NOTE = "published.json"
 STAMP = "sotto-generation"
 
 
-def projection(
-    directory: StateDirectory,
-    manifest: Manifest,
-    registry: Registry,
-    candidates: Candidates,
-    since: int,
-    *,
-    before: int | None = None,
-    anew: bool = False,
-) -> Projection:
-    """Return what brings a sink from one generation to the committed one.
+@dataclass(frozen=True)
+class CommittedGeneration:
+    """A state directory as it is committed, and the plans and strings of its documents."""
 
-    Documents of windows that changed after ``since``, the generation that the sink has, those of
-    all periods, of rejects, and last of the job's health; 0 is for none. ``before``: the log's
-    clock as of then. ``anew``: whether a database is emptied first.
-    """
-    return Projection(
-        collector=registry.collector,
-        state=manifest.state,
-        generation=manifest.generation,
-        clock=manifest.clock,
-        documents=_documents(directory, manifest, registry, candidates, since, before),
-        lineage=manifest.digest(manifest.generation),
-        anew=anew,
-    )
+    directory: StateDirectory
+    manifest: Manifest
+    registry: Registry
+    candidates: Candidates
 
+    def projection(
+        self, since: int, *, before: int | None = None, anew: bool = False
+    ) -> Projection:
+        """Return what brings a sink from one generation to this one.
 
-def _documents(
-    directory: StateDirectory,
-    manifest: Manifest,
-    registry: Registry,
-    candidates: Candidates,
-    since: int,
-    before: int | None,
-) -> Iterator[Document]:
-    job, revision = manifest.state, manifest.generation
-    for page in _changed(directory, manifest, registry, since):
-        windows, estimates = _rows(*page, registry, candidates)
-        of_window = grouped(estimates, _key)
-        segments = grouped((row for row in windows if row["segment"]), _key)
-        for window in windows:
-            if not window["segment"]:
-                key, end, changed = _key(window), window["window_end"], window["revision"]
-                assert isinstance(end, int)
-                assert isinstance(changed, int)
-                pane = _pane(end, before, manifest.clock)
-                rows = of_window.get(key, []), changed, pane, segments.get(key, [])
-                yield WindowDocument.of(job, window, *rows)
-    for period in manifest.budgets(registry):
-        yield PeriodDocument.of(job, period, revision)
-    rejects = add_rows(manifest.expired, manifest.quarantine)
-    requeued = {reason: manifest.requeued.get(reason, 0) for reason in rejects}
-    yield RejectsDocument.of(job, registry.collector, rejects, revision, requeued)
-    yield HealthDocument.of(job, registry.collector, manifest.health(), revision)
+        Documents of windows that changed after ``since``, the generation that the sink has, those
+        of all periods, of rejects, and last of the job's health; 0 is for none. ``before``: the
+        log's clock as of then. ``anew``: whether a database is emptied first.
+        """
+        manifest = self.manifest
+        return Projection(
+            collector=self.registry.collector,
+            state=manifest.state,
+            generation=manifest.generation,
+            clock=manifest.clock,
+            documents=self._documents(since, before),
+            lineage=manifest.digest(manifest.generation),
+            anew=anew,
+        )
 
+    def _documents(self, since: int, before: int | None) -> Iterator[Document]:
+        manifest, registry = self.manifest, self.registry
+        job, revision = manifest.state, manifest.generation
+        for changed, published in self._changed(since):
+            windows, estimates = rows_of_windows(changed, registry, self.candidates, published)
+            of_window = grouped(estimates, _key)
+            segments = grouped((row for row in windows if row["segment"]), _key)
+            for window in windows:
+                if not window["segment"]:
+                    key, end, renewed = _key(window), window["window_end"], window["revision"]
+                    assert isinstance(end, int)
+                    assert isinstance(renewed, int)
+                    # There are no estimates once all reports of a window were taken back.
+                    shown = of_window.get(key, []) if window["n"] else []
+                    rows = shown, renewed, _pane(end, before, manifest.clock), segments.get(key, [])
+                    yield WindowDocument.of(job, window, *rows)
+        for period in manifest.budgets(registry):
+            yield PeriodDocument.of(job, period, revision)
+        rejects = add_rows(manifest.expired, manifest.quarantine)
+        requeued = {reason: manifest.requeued.get(reason, 0) for reason in rejects}
+        yield RejectsDocument.of(job, registry.collector, rejects, revision, requeued)
+        yield HealthDocument.of(job, registry.collector, manifest.health(), revision)
 
-def _rows(
-    windows: list[tuple[WindowKey, WindowCounts]],
-    published: Mapping[WindowKey, PublishedWindow],
-    registry: Registry,
-    candidates: Candidates,
-) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of windows; no estimates of those whose reports were all taken back."""
-    alive = {key[:3] for key, window in windows if window.counts.any()}
-    full = [(key, window) for key, window in windows if key[:3] in alive]
-    empty = [(key, window) for key, window in windows if key[:3] not in alive]
-    rows, estimates = rows_of_windows(full, registry, candidates, published)
-    return rows + rows_of_windows(empty, registry, candidates, published)[0], estimates
-
-
-def _changed(
-    directory: StateDirectory, manifest: Manifest, registry: Registry, since: int
-) -> Iterator[tuple[list[tuple[WindowKey, WindowCounts]], dict[WindowKey, PublishedWindow]]]:
-    """Yield what changed after a generation, page by page: windows, and what is published."""
-    for page, generation in sorted(manifest.pages.items()):
-        # A state of release 0.4.0 has none where a run of it was interrupted.
-        last = manifest.published.get(page)
-        if max(generation, last.generation if last else 0) <= since:
-            continue
-        published = published_of(directory.files, manifest, page, registry)
-        windows = windows_of(directory.files, manifest, page, registry)
-        changed = []
-        for key, window in [*windows, *_former(published, registry)]:
-            renewed = published.get(key._replace(cell=0), NOTHING).revision
-            if max(window.revision, renewed) > since:
-                changed.append((key, window))
-        yield changed, published
+    def _changed(
+        self, since: int
+    ) -> Iterator[tuple[list[tuple[WindowKey, WindowCounts]], dict[WindowKey, PublishedWindow]]]:
+        """Yield what changed after a generation, page by page: windows, and what is published."""
+        of = self.directory.files, self.manifest
+        for page, generation in sorted(self.manifest.pages.items()):
+            # A state of release 0.4.0 has none where a run of it was interrupted.
+            last = self.manifest.published.get(page)
+            if max(generation, last.generation if last else 0) <= since:
+                continue
+            published = published_of(*of, page, self.registry)
+            changed = []
+            for key, window in [
+                *windows_of(*of, page, self.registry),
+                *_former(published, self.registry),
+            ]:
+                renewed = published.get(key._replace(cell=0), NOTHING).revision
+                if max(window.revision, renewed) > since:
+                    changed.append((key, window))
+            yield changed, published
 
 
 def _former(

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pipelines.aggregation import quarantine
-from pipelines.aggregation.result_rows import Candidates
 from pipelines.results.documents import Document
 from pipelines.sinks import committed
 from pipelines.sinks.base import Applied, ReadTopic, Sink
-from pipelines.sinks.committed import Note
+from pipelines.sinks.committed import CommittedGeneration, Note
 from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_record
 from pipelines.sources.base import Outage
 from pipelines.sources.kafka_reader import read_to_end
@@ -30,7 +29,6 @@ from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.producers import end_producer, make_producer
 from sotto.kafka.topics import MAX_DOCUMENT, FoundTopic, SinkTopic, Stay
-from sotto.plan.registry import Registry
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -53,7 +51,7 @@ _LOGGER = logging.getLogger(__name__)
 #: Publishes what is committed and has not been published, and notes how far; raises
 #: :class:`~sotto.errors.BrokerError` where not all could be published: it can be tried again.
 #: Called after every commit, and where nothing is new; any other error ends the command.
-Publish: TypeAlias = Callable[[StateDirectory, Manifest, Registry, Candidates], None]
+Publish: TypeAlias = Callable[[CommittedGeneration], None]
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,11 @@ class Several:
 
     ways: Sequence[Publish]
 
-    def __call__(self, *generation: Any) -> None:
+    def __call__(self, generation: CommittedGeneration) -> None:
         failed = []
         for way in self.ways:
             try:
-                way(*generation)
+                way(generation)
             except BrokerError as error:
                 failed.append(str(error))
         if failed:
@@ -95,18 +93,13 @@ class EstimatesTopic(_Published):
 
     kind = "estimates"
 
-    def __call__(
-        self,
-        directory: StateDirectory,
-        manifest: Manifest,
-        registry: Registry,
-        candidates: Candidates,
-    ) -> None:
+    def __call__(self, generation: CommittedGeneration) -> None:
         """Publish what has changed since the state directory's note.
 
         The document of the job's health comes last: whoever has read it has read all that belongs
         to its revision.
         """
+        directory, manifest = generation.directory, generation.manifest
         if manifest.generation == 0:
             return
         topic, found = str(self.topic), self.found()
@@ -118,15 +111,13 @@ class EstimatesTopic(_Published):
         with closing(self.records(found.partitions, ends)) as others:
             committed.check_stamps(others, manifest, topic)
         before = note.clock if note is not None and since else None
-        changed = committed.projection(
-            directory, manifest, registry, candidates, since, before=before
-        )
+        changed = generation.projection(since, before=before)
         try:
             ends |= self.send(changed.documents, (committed.stamp_of(manifest),))
         except FormatError as error:
             raise BrokerError(f"a document cannot be made of the results: {error}") from error
-        generation, lineage = manifest.generation, changed.lineage
-        Note(topic, found.id, generation, manifest.clock, lineage, ends).store(directory.path)
+        about = changed.generation, changed.clock, changed.lineage
+        Note(topic, found.id, *about, ends).store(directory.path)
 
     def found(self) -> FoundTopic:
         with connected(self.broker) as topics:
@@ -168,17 +159,13 @@ class QuarantineTopic(_Published):
 
     kind = "quarantine"
 
-    def __call__(
-        self,
-        directory: StateDirectory,
-        manifest: Manifest,
-        registry: Registry,
-        candidates: Candidates,
-    ) -> None:
+    def __call__(self, generation: CommittedGeneration) -> None:
         """Publish the quarantine files that the state directory's note does not cover."""
+        directory, manifest = generation.directory, generation.manifest
         note, topic = Note.load(directory, QUARANTINE_NOTE), str(self.topic)
         if note is not None and note.since(topic, note.id, manifest) == manifest.generation:
             return
+        registry = generation.registry
         stay = Stay(registry.horizon, min(plan.retention for plan in registry.plans))
         with connected(self.broker) as topics:
             id = topics.check_sink(self.topic, stay).id

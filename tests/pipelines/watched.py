@@ -24,7 +24,7 @@ from pipelines.exporter.health import JobsCollector, Readers, RunReaders, Stream
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.results.documents import Document, parse
 from pipelines.sinks.base import Advance, ReadTopic
-from pipelines.sinks.committed import projection
+from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.sql import SqlSink, of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
@@ -106,8 +106,8 @@ def sunk(state: Path, database: str) -> int:
     committed = (state / "MANIFEST.json").read_bytes()
     if committed not in _documents:
         directory, registry = StateDirectory(state), Registry(plans())
-        changed = projection(directory, directory.manifest(), registry, CANDIDATES, 0)
-        _documents[committed] = [parse(*each.record) for each in changed.documents]
+        of = CommittedGeneration(directory, directory.manifest(), registry, CANDIDATES)
+        _documents[committed] = [parse(*each.record) for each in of.projection(0).documents]
     documents = _documents[committed]
     with SqlSink(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}

@@ -38,7 +38,7 @@ from pipelines.bounded.run import aggregate
 from pipelines.results import records
 from pipelines.results.documents import Document, WindowDocument, parse
 from pipelines.results.tables import ESTIMATES, WINDOWS
-from pipelines.sinks.committed import projection
+from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import Results, SqlSink, of_state
 from pipelines.storage.directory import StateDirectory
@@ -113,8 +113,10 @@ class Outputs:
     def documents(self, since: int = 0) -> list[tuple[bytes, bytes]]:
         directory, registry = StateDirectory(self.state), Registry([self.plan])
         manifest = directory.manifest()
-        made = projection(directory, manifest, registry, self.candidates, since)
-        return [each.model_copy(update={"job": "job"}).record for each in made.documents]
+        of = CommittedGeneration(directory, manifest, registry, self.candidates)
+        return [
+            each.model_copy(update={"job": "job"}).record for each in of.projection(since).documents
+        ]
 
     def sunk(self) -> Path:
         file = self.folder / "sunk.db"

@@ -14,7 +14,7 @@ from mechanisms.frozen import replace
 from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
 from pipelines.results.documents import WindowDocument
-from pipelines.sinks.committed import projection
+from pipelines.sinks.committed import CommittedGeneration
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import PlanError
 from sotto.plan.compiled import CompiledPlan
@@ -89,6 +89,6 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
     windows = projected(state)["windows"]
     assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
     directory = StateDirectory(state)
-    found = projection(directory, directory.manifest(), Registry(given), {}, 1)
+    found = CommittedGeneration(directory, directory.manifest(), Registry(given), {}).projection(1)
     rows = [told.window for told in found.documents if isinstance(told, WindowDocument)]
     assert sorted((row["version"], row["n"]) for row in rows) == [(1, 8), (2, 0)]
