@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -18,25 +18,23 @@ from pipelines.sources.kafka import (
     PartitionName,
     ReportEpochs,
     RequeueTopic,
+    partitions_of,
 )
 from pipelines.sources.kafka_reader import Reader
 from sotto.clocks import now_ms
-from sotto.errors import BrokerError
-from sotto.kafka.brokers import Broker, make_client
+from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.reader import EARLIEST, LogReader, partitions
 from sotto.plan.registry import Registry
 
 if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
+    pass
 
 #: Bytes that are read over all partitions; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
 _LEAST_LOOK = 256 << 10
 #: The same of topics, whose records take longer to read than a log's.
 TOPIC_LOOK_BYTES = 4 << 20
-#: How long a broker may take to describe the topic of estimates, in seconds.
-PATIENCE = 5.0
 
 
 class Progress(NamedTuple):
@@ -258,41 +256,17 @@ class WatchedDocuments:
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:
         self._broker = broker
-        self._topic = str(topic)
+        self._topic = topic
+        self._arrivals = ArrivalTimes(broker)
 
     def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
         """Return the age of the newest document, and what is beyond the sink's next offsets."""
-        from kafka import TopicPartition
-        from kafka.admin import OffsetSpec
-
-        with _admin(self._broker) as admin:
-            if self._topic not in admin.list_topics():
-                raise MissingError(f"there is no topic {self._topic}")
-            (described,) = admin.describe_topics([self._topic])
-            wanted = [TopicPartition(self._topic, at) for at in range(len(described["partitions"]))]
-            first, end, newest = (
-                admin.list_partition_offsets(dict.fromkeys(wanted, spec))
-                for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP)
-            )
-        times = [newest[each][1] for each in wanted if newest[each][1] >= 0]
-        behind: Iterable[int] = (
-            end[each][0] - max(taken.get((self._topic, each.partition), 0), first[each][0])
-            for each in wanted
-        )
+        names = partitions_of(self._broker, self._topic)
+        if not names:
+            raise MissingError(f"there is no topic {self._topic}")
+        with closing(Reader(self._broker)) as reader:
+            bounds = reader.bounds([name.partition for name in names])
+        behind = (end - max(taken.get(each, 0), first) for each, (first, end) in bounds.items())
+        arrivals = self._arrivals.read(names)
+        times = [each.newest for each in arrivals if each.newest is not None]
         return Documents(max(times, default=None), sum(max(each, 0) for each in behind))
-
-
-@contextmanager
-def _admin(broker: Broker) -> Iterator[KafkaAdminClient]:
-    """Connect for a few requests; a connection that idles would outlive the broker's."""
-    from kafka.admin import KafkaAdminClient
-    from kafka.errors import KafkaError
-
-    options = {"client_id": "sotto-exporter", "request_timeout_ms": int(PATIENCE * 1000)}
-    admin = make_client(KafkaAdminClient, broker, PATIENCE, **options)
-    try:
-        yield admin
-    except KafkaError as error:
-        raise BrokerError(f"the broker does not do what it is asked: {error}") from error
-    finally:
-        admin.close()

@@ -397,12 +397,17 @@ class RequeueTopic(_Streamed):
 
     def names(self) -> Sequence[str]:
         """Return the names of the partitions; none while there is no such topic."""
-        with connected(self.broker) as topics:
-            try:
-                found = topics.find(SinkTopic.parse(self.topic))
-            except BrokerError:
-                return ()
-        return [str(name) for name in PartitionName.of(self.topic, found)]
+        return list(map(str, partitions_of(self.broker, SinkTopic.parse(self.topic))))
+
+
+def partitions_of(broker: Broker, topic: SinkTopic) -> list[PartitionName]:
+    """Return the partitions of a topic beside those of reports; none while it does not exist."""
+    with connected(broker) as topics:
+        try:
+            found = topics.find(topic)
+        except BrokerError:
+            return []
+    return PartitionName.of(str(topic), found)
 
 
 @lru_cache(maxsize=1024)

@@ -26,7 +26,7 @@ from watched import (
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.health import JobsCollector, StreamReaders, WatchedJob
-from pipelines.exporter.lag import Lag, WatchedStream
+from pipelines.exporter.lag import Documents, Lag, WatchedDocuments, WatchedStream
 from pipelines.exporter.readings import Status, read
 from pipelines.results.documents import parse
 from pipelines.sinks.base import Advance, ReadTopic
@@ -194,6 +194,18 @@ def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster):
     assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
     # A partition of which the job says nothing is not read at all.
     assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
+
+
+def test_documents_that_the_sink_has_not_taken_are_counted_by_offsets(cluster):
+    name, partition = TopicPartition("reports-estimates", 0), FakePartition()
+    watched = WatchedDocuments(Broker("fake:9092"), ESTIMATES_TOPIC)
+    with pytest.raises(MissingError, match="no topic reports-estimates"):
+        watched.read({})
+    cluster.partitions[name], cluster.ids[name.topic] = partition, "two"
+    assert watched.read({}) == Documents(None, 0)
+    for time in (5, 9):
+        partition.append(time, b"any")
+    assert [watched.read({name: at}) for at in (0, 1)] == [Documents(9, 2), Documents(9, 1)]
 
 
 def test_what_is_given_back_is_read_too(cluster):
