@@ -36,9 +36,6 @@ _KEY = struct.Struct("<32sHqB")
 _CHANGE = struct.Struct("<32sHq")
 _MATRIX = struct.Struct("<HIBx")
 _I64 = np.dtype("<i8")
-#: Bytes of a window's key.
-KEY_BYTES = _KEY.size
-
 Matrix: TypeAlias = NDArray[np.int64]
 
 
@@ -57,10 +54,6 @@ class WindowKey(NamedTuple):
     def to_bytes(self) -> bytes:
         return _KEY.pack(*self)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> WindowKey:
-        return cls(*_KEY.unpack(data))
-
 
 def page_of(key: WindowKey, period: int) -> int:
     """Return the page that a window is on: the budget period, of ``period`` ms, it starts in."""
@@ -76,14 +69,13 @@ class WindowCounts:
     complete: bool = True  #: whether all its levels were due, and their grace over
 
 
-def pack_matrix(counts: Matrix, cell: int = 0) -> bytes:
-    """Return a matrix as bytes: levels u16, length u32, cell u8, a zero, then i64."""
-    return _MATRIX.pack(*counts.shape, cell) + counts.astype(_I64, copy=False).tobytes()
-
-
 def pack_change(key: WindowKey, change: Matrix) -> bytes:
-    """Return a window and the change of its counts; several may follow one another."""
-    return _CHANGE.pack(*key[:3]) + pack_matrix(change, key.cell)
+    """Return a window and the change of its counts; several may follow one another.
+
+    The matrix is levels u16, length u32, the window's cell u8, a zero, then i64.
+    """
+    matrix = _MATRIX.pack(*change.shape, key.cell) + change.astype(_I64, copy=False).tobytes()
+    return _CHANGE.pack(*key[:3]) + matrix
 
 
 def unpack_changes(data: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
@@ -99,7 +91,7 @@ def unpack_changes(data: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
 
 
 def unpack_matrix(data: bytes) -> Matrix:
-    """Return the matrix of :func:`pack_matrix`; read-only."""
+    """Return the matrix of :func:`pack_change`; read-only."""
     if len(data) < 8 or (len(data) - 8) % 8:
         raise FormatError(f"{len(data)} bytes are no matrix of counts")
     levels, length, _ = _MATRIX.unpack_from(data)
@@ -109,18 +101,18 @@ def unpack_matrix(data: bytes) -> Matrix:
     return values.reshape(levels, length).astype(np.int64, copy=False)
 
 
-def add(packed: Iterable[bytes]) -> bytes:
-    """Return the sum of packed matrices of one shape, of which there is at least one.
+def summed(parts: Iterable[bytes]) -> bytes:
+    """Return the sum of packed changes, window by window: packed one after the other.
 
-    >>> one = pack_matrix(np.array([[1, 2, 3]]))
-    >>> unpack_matrix(add([one, one]))
-    array([[2, 4, 6]])
+    >>> one = pack_change(WindowKey(bytes(32), 0, 5), np.array([[1, 2, 3]]))
+    >>> [matrix.tolist() for _, matrix in unpack_changes(summed([one, one]))]
+    [[[2, 4, 6]]]
     """
-    matrices = iter(packed)
-    total = unpack_matrix(next(matrices)).copy()
-    for data in matrices:
-        total += unpack_matrix(data)
-    return pack_matrix(total)
+    total: dict[WindowKey, Matrix] = {}
+    for part in parts:
+        for key, matrix in unpack_changes(part):
+            total[key] = total[key] + matrix if key in total else matrix
+    return b"".join(pack_change(key, total[key]) for key in sorted(total))
 
 
 def pack_page(windows: Mapping[WindowKey, WindowCounts]) -> bytes:

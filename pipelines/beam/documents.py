@@ -31,7 +31,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.aggregation import counts
 from pipelines.aggregation.audit import Totals
-from pipelines.aggregation.counts import Matrix, WindowCounts, WindowKey
+from pipelines.aggregation.counts import WindowCounts, WindowKey
 from pipelines.aggregation.published import pack, unpack
 from pipelines.aggregation.result_rows import joined, published_again, rows_of_windows
 from pipelines.aggregation.step import Tally
@@ -252,14 +252,8 @@ class WindowEstimates(Subject):
         return moment(complete), moment(max(over, complete + 1))
 
     def sum(self, parts: list[bytes]) -> bytes:
-        """Add counts, version by version of the plan: packed one after the other."""
-        total: dict[WindowKey, Matrix] = {}
-        for part in parts:
-            for key, matrix in counts.unpack_changes(part):
-                total[key] = total[key] + matrix if key in total else matrix
-        return b"".join(
-            counts.pack_change(*each) for each in sorted(total.items(), key=lambda pair: pair[0])
-        )
+        """Add counts, version by version of the plan."""
+        return counts.summed(parts)
 
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool

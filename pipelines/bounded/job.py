@@ -207,7 +207,7 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
     )
     pages = (
         stepped.changes
-        | "Sum by window" >> beam.CombinePerKey(counts.add)
+        | "Sum by window" >> beam.CombinePerKey(counts.summed)
         | "To pages" >> beam.Map(to_page, job.registry.period)
     )
     filed = (
@@ -278,7 +278,7 @@ class CountBlocks(_Stage):
         stepped, stored, target, content = self.job.step(period, part, blocks)
         output = self.job.write(target, content)
         for window, changes in stepped.changes.items():
-            yield window.to_bytes(), counts.pack_matrix(changes)
+            yield window.to_bytes(), counts.pack_change(window, changes)
         states = {(period, part): stored}
         yield self.done(replace(output, states=states, tally=stepped.tally))
         yield from self.rejected(stepped.rejects)
@@ -286,9 +286,9 @@ class CountBlocks(_Stage):
 
 def to_page(element: Keyed, period: int) -> Keyed:
     """Key the changes of a window by the page that it is on."""
-    window, changes = element
-    page = counts.page_of(WindowKey.from_bytes(window), period)
-    return _PAGE + _PAGE_KEY.pack(page), window + changes
+    _, change = element
+    window, _ = next(counts.unpack_changes(change))
+    return _PAGE + _PAGE_KEY.pack(counts.page_of(window, period)), change
 
 
 @beam.typehints.with_output_types(Keyed)
@@ -302,16 +302,12 @@ class WriteFiles(_Stage):
             yield self.done(self.job.write_quarantine(str(self.job.generation), packed))
         else:
             (page,) = _PAGE_KEY.unpack(key.removeprefix(_PAGE))
-            yield self.done(self.job.write_page(page, map(_change, parts)))
+            changes = itertools.chain.from_iterable(map(counts.unpack_changes, parts))
+            yield self.done(self.job.write_page(page, changes))
 
     def done(self, part: JobOutput) -> Keyed:
         """Return a part of the summary, which is this stage's only output."""
         return _ALONE, part.to_json()
-
-
-def _change(part: bytes) -> tuple[WindowKey, Matrix]:
-    size = counts.KEY_BYTES
-    return WindowKey.from_bytes(part[:size]), counts.unpack_matrix(part[size:])
 
 
 class WriteSummary(beam.DoFn):

@@ -53,17 +53,17 @@ def test_a_page_cut_short_is_noticed(page, data):
 
 
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=6), st.randoms())
-def test_adding_packed_matrices_is_adding(seeds, random):
+def test_adding_packed_changes_is_adding(seeds, random):
     parts = [
         np.random.default_rng(seed).integers(-(2**40), 2**40, (3, 7), dtype=np.int64)
         for seed in seeds
     ]
-    packed = [counts.pack_matrix(part) for part in parts]
-    total = counts.add(packed)
-    assert (counts.unpack_matrix(total) == sum(parts)).all()
+    packed = [counts.pack_change(key(), part) for part in parts]
+    total = counts.summed(packed)
+    assert [(matrix == sum(parts)).all() for _, matrix in counts.unpack_changes(total)] == [True]
     cut = len(packed) // 2
-    halves = [counts.add(half) for half in (packed[:cut], packed[cut:]) if half]
-    assert counts.add(reversed(halves)) == total
+    halves = [counts.summed(half) for half in (packed[:cut], packed[cut:]) if half]
+    assert counts.summed(reversed(halves)) == total
 
 
 @pytest.mark.parametrize("data", [b"", b"\1\0\1\0\0\0\0\0", b"\1\0\1\0\0\0\0\0" + bytes(7)])
