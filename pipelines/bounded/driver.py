@@ -106,6 +106,13 @@ class Driver:
     def interrupted(self) -> Intent | None:
         return self.directory.intent(self.manifest)
 
+    def own_interrupted(self, kind: str | None) -> Intent | None:
+        """Return what an interrupted command of a kind began; AggregationError if of another."""
+        found = self.interrupted()
+        if found is not None and found.kind != kind:
+            raise AggregationError("a run was interrupted: finish it first with sotto aggregate")
+        return found
+
     def begin(self, intent: Intent) -> None:
         """Make an intent durable; from here on a restart does the same."""
         self.directory.write_intent(intent, self.checkpoint)
@@ -120,7 +127,7 @@ class Driver:
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
         job = Job.of(ranges, self.directory.files, self.registry, self.manifest, intent)
-        output = forget(job, intent) if intent.forget else self._run(job, items)
+        output = forget(job, intent) if intent.kind == "forget" else self._run(job, items)
         self.checkpoint("written")
         job.files.place(job.attempt, output.files)
         self.checkpoint("placed")
@@ -134,7 +141,7 @@ class Driver:
         self, intent: Intent, source: BoundedSource | None
     ) -> tuple[Ranges, tuple[WorkItem, ...]]:
         """Return where the reports of an intent are, and which ranges of it."""
-        if not intent.requeue and not intent.forget:
+        if intent.kind == "run":
             assert source is not None
             if not self.runner.embedded:
                 # Others cannot use what was kept for a job in this process.

@@ -101,12 +101,7 @@ def forget(
     names = check_pseudonyms(list(pseudonyms))
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.
     with opened(state_dir, (), None, database, checkpoint, publish, wait=wait) as (driver, _):
-        interrupted = driver.interrupted()
-        if interrupted is not None:
-            if not interrupted.forget:
-                raise AggregationError(
-                    "a run was interrupted: finish it first with sotto aggregate"
-                )
+        if (interrupted := driver.own_interrupted("forget")) is not None:
             driver.commit(interrupted, None)
         manifest = driver.manifest
         if manifest.clock is None:

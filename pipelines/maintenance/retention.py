@@ -26,7 +26,7 @@ from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest, expired
-from sotto.errors import AggregationError, ParameterError
+from sotto.errors import ParameterError
 from sotto.log.reader import first_append, partitions, segments
 from sotto.log.writer import now_ms
 from sotto.plan.durations import duration_text
@@ -73,10 +73,7 @@ def retain(
         now = clock()
         found = _removable(driver.manifest, driver.registry, log, keep, now)
         if found.generations:
-            if driver.interrupted() is not None:
-                raise AggregationError(
-                    "a run was interrupted: finish it first with sotto aggregate"
-                )
+            driver.own_interrupted(None)
             driver.expire(now)
         remove_segments(found, progress)
         return found

@@ -28,7 +28,6 @@ from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, Requeue
 from pipelines.storage.quarantine_files import waiting
 from sotto.clocks import now_ms
-from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.reasons import Reason
 
@@ -62,12 +61,7 @@ def requeue(
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.
     with opened(state_dir, plans, candidates, database, checkpoint, wait=wait) as (driver, seconds):
         result = RunResult(driver.manifest.generation)
-        interrupted = driver.interrupted()
-        if interrupted is not None:
-            if not interrupted.requeue:
-                raise AggregationError(
-                    "a run was interrupted: finish it first with sotto aggregate"
-                )
+        if (interrupted := driver.own_interrupted("requeue")) is not None:
             result = _take(result, driver, interrupted)
         known = {plan.fingerprint_hex for plan in driver.registry.plans}
         now = clock()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pipelines.storage.files import dump_document, load_document
 
@@ -67,6 +67,11 @@ class Intent:
     time: int | None = None
     #: Records appended after that, ms, are from the future; None where the ranges have none.
     trusted: int | None = None
+
+    @property
+    def kind(self) -> Literal["run", "requeue", "forget"]:
+        """The command that began it."""
+        return "requeue" if self.requeue else "forget" if self.forget else "run"
 
     @property
     def size(self) -> int:
