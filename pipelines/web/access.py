@@ -13,10 +13,10 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 
 from pipelines.http.server import is_loopback
 from sotto.errors import ParameterError
@@ -154,8 +154,4 @@ def _equal(given: str, expected: str) -> bool:
 
 
 def _cookie(headers: Headers) -> str:
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if morsel is None else morsel.value
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
