@@ -203,9 +203,27 @@ def aggregate(
     with closing(source), session as (driver, seconds):
         now = clock() if as_of is None else as_of
         trusted = trusted_until(max(clock(), as_of or 0), driver.registry)
-        span = since, as_of
-        result = _aggregate(driver, source, span, trusted, now, max_reports, progress, stop)
-        return replace(result, seconds=seconds(), unit=source.unit, as_of=as_of)
+        result = _finish(driver, source, as_of)
+        frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since)
+        total = result.size + frozen.size
+        progress(result.size, total)
+        while not (stopped := stop()) and (intent := frozen.take(max_reports)) is not None:
+            source.make_durable(intent)
+            driver.begin(intent)
+            result = result.plus(intent, driver.commit(intent, source))
+            progress(result.size, total)
+        if not stopped:
+            driver.publish_due(now)
+        driver.note(future=frozen.future)
+        return replace(
+            result,
+            generation=driver.manifest.generation,
+            seconds=seconds(),
+            future=frozen.future,
+            unit=source.unit,
+            as_of=as_of,
+            unpublished="; ".join(filter(None, (driver.unprojected, driver.unpublished))),
+        )
 
 
 @contextmanager
@@ -272,43 +290,20 @@ def problem_of(error: BaseException) -> Problem:
     return Problem.DATABASE if isinstance(error, SinkError) else Problem.OTHER
 
 
-def _aggregate(
-    driver: Driver,
-    source: BoundedSource,
-    span: tuple[int | None, int | None],
-    trusted: int,
-    now: int,
-    max_reports: int,
-    progress: Progress,
-    stop: Callable[[], bool],
-) -> RunResult:
-    """Finish an interrupted run, then take the log to its end of now."""
-    since, as_of = span
+def _finish(driver: Driver, source: BoundedSource, as_of: int | None) -> RunResult:
+    """Do what an interrupted run was to do, if one was."""
     result = RunResult(driver.manifest.generation)
     interrupted = driver.interrupted()
-    if interrupted is not None:
-        if as_of is not None and interrupted.clock is not None and as_of < interrupted.clock:
-            raise AggregationError(
-                f"as of {as_of} ms is before {interrupted.clock} ms, up to which an "
-                "interrupted run has begun to count"
-            )
-        if interrupted.items:
-            source.check(interrupted.ends, interrupted.last)
-        result = result.plus(interrupted, driver.commit(interrupted, source))
-    frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since)
-    total = result.size + frozen.size
-    progress(result.size, total)
-    while not (stopped := stop()) and (intent := frozen.take(max_reports)) is not None:
-        source.make_durable(intent)
-        driver.begin(intent)
-        result = result.plus(intent, driver.commit(intent, source))
-        progress(result.size, total)
-    if not stopped:
-        driver.publish_due(now)
-        result = replace(result, generation=driver.manifest.generation)
-    driver.note(future=frozen.future)
-    behind = "; ".join(filter(None, (driver.unprojected, driver.unpublished)))
-    return replace(result, future=frozen.future, unpublished=behind)
+    if interrupted is None:
+        return result
+    if as_of is not None and interrupted.clock is not None and as_of < interrupted.clock:
+        raise AggregationError(
+            f"as of {as_of} ms is before {interrupted.clock} ms, up to which an "
+            "interrupted run has begun to count"
+        )
+    if interrupted.items:
+        source.check(interrupted.ends, interrupted.last)
+    return result.plus(interrupted, driver.commit(interrupted, source))
 
 
 def reports_that_fit() -> int:
