@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from aggregated import PATIENCE, admin
+from committed_states import projected
 from kafka import KafkaProducer
 
 # A server of PostgreSQL is told in the folder of its own tests.
 from local_postgres import PASSWORD, USER, LocalPostgres
 from sink_child import killed_sink, sunk
-from sink_documents import held
 from waiting import wait_until
 from yesterday import publish
 
@@ -44,7 +44,7 @@ MAX_REPORTS = 10
 
 def results(url: object) -> dict[str, list[dict[str, object]]]:
     """Return what a database estimates, and of how much; not the way there."""
-    tables = held(url)
+    tables = projected(url)
     for row in tables["meta"]:
         del row["lineage"], row["source"]
     rejects: dict[object, int] = {}

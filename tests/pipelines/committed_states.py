@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import sqlalchemy as sql
+
 from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import WindowKey
@@ -58,7 +60,7 @@ def rejects(state: Path) -> list[Reject]:
 
 
 def projected(
-    url: str | Path, *, without: tuple[str, ...] = ()
+    url: str | sql.URL | Path, *, without: tuple[str, ...] = ()
 ) -> dict[str, list[dict[str, object]]]:
     """Return the content of a database, or of a state directory's own, without some columns."""
     with Results(of_state(url) if isinstance(url, Path) else url) as results:

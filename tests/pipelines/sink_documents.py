@@ -14,12 +14,11 @@ from made_documents import (
 )
 
 from pipelines.results.documents import parse
-from pipelines.results.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.base import Advance, Applied, ReadTopic
 from pipelines.sinks.sql import Results, SqlSink
 
 TOPIC, ID = "reports-estimates", "first"
-TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 _PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed")
 
 
@@ -89,11 +88,6 @@ class Feed:
         documents = [parse(*each) for each in records]
         read = [Advance(0, at, at + len(records))]
         return self.database.write(documents, ReadTopic(self.topic, self.id, read, replace))
-
-
-def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
-    with Results(url) as results:
-        return {table.name.removeprefix("stored_"): results.table(table) for table in TABLES}
 
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:

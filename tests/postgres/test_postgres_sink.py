@@ -7,7 +7,8 @@ import string
 
 import pytest
 import sqlalchemy as sql
-from sink_documents import Feed, held, values, window
+from committed_states import projected
+from sink_documents import Feed, values, window
 from test_document_database import (  # noqa: F401
     database,
     feed,
@@ -31,4 +32,4 @@ def test_what_the_database_cannot_store_is_left_alone(feed: Feed, url: sql.URL) 
     assert {start for start, _ in values(url)} == {0, 10, 20}
     assert values(url)[10, "red"] == 1.0
     assert feed.give(window(4)) == Applied(written=1)
-    assert [row["state"] for row in held(url)["meta"]] == ["job"]
+    assert [row["state"] for row in projected(url)["meta"]] == ["job"]

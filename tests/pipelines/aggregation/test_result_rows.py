@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from committed_states import counted
+from committed_states import counted, projected
 from crashes import Killed, kill_at
 from every_type import KINDS, counts_of, every_plan, first_payload
 from numpy.typing import NDArray
@@ -37,10 +37,10 @@ from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.results import records
 from pipelines.results.documents import Document, WindowDocument, parse
-from pipelines.results.tables import ESTIMATES, WINDOWS
+from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.kafka import EstimatesTopic
-from pipelines.sinks.sql import Results, SqlSink, of_state
+from pipelines.sinks.sql import SqlSink
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, SinkTopic
@@ -103,12 +103,10 @@ class Outputs:
         aggregate(folder / "log", self.state, [plan], candidates=self.candidates)
 
     def rows(self) -> list[dict[str, object]]:
-        with Results(of_state(self.state)) as results:
-            return results.table(ESTIMATES)
+        return projected(self.state)["estimates"]
 
     def windows(self) -> list[dict[str, object]]:
-        with Results(of_state(self.state)) as results:
-            return results.table(WINDOWS)
+        return projected(self.state)["windows"]
 
     def documents(self, since: int = 0) -> list[tuple[bytes, bytes]]:
         directory, registry = StateDirectory(self.state), Registry([self.plan])
@@ -264,9 +262,8 @@ def test_estimates_go_when_revocations_leave_too_few_and_stay_when_few_are_revok
     assert news[0][0] == published[0][0]
     with SqlSink(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*news)
-    with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
-        assert results.table(ESTIMATES) == job.rows()
-        assert results.table(WINDOWS) == job.windows()
+    sunk = projected(f"sqlite:///{tmp_path / 'sunk.db'}")
+    assert (sunk["estimates"], sunk["windows"]) == (job.rows(), job.windows())
     assert not any(each in (tmp_path / "sunk.db").read_bytes() for each in figures)
 
 
@@ -328,24 +325,21 @@ class Published:
         (window,) = (
             each for each in self.topic.told().values() if isinstance(each, WindowDocument)
         )
-        with Results(of_state(self.state)) as results, Results(self.database) as sunk:
-            found = results.table(ESTIMATES)
-            assert sunk.table(ESTIMATES) == found
-            stored = sunk.table(WINDOWS)
-            assert stored == results.table(WINDOWS)
-            assert stored == window.rows()[records.Window]
-            found.sort(key=lambda row: int(str(row["position"])))
-            assert window.estimates == tuple(
-                {name: row[name] for name in window.estimates[0]} for row in found
-            )
+        results, sunk = projected(self.state), projected(self.database)
+        found, stored = results["estimates"], results["windows"]
+        assert (sunk["estimates"], sunk["windows"]) == (found, stored)
+        assert stored == window.rows()[records.Window]
+        found.sort(key=lambda row: int(str(row["position"])))
+        assert window.estimates == tuple(
+            {name: row[name] for name in window.estimates[0]} for row in found
+        )
         assert {row["value"] is None for row in found} == {
             row["withheld"] is not None for row in found
         }
         return {row["withheld"] for row in found}
 
     def revision(self) -> int:
-        with Results(of_state(self.state)) as results:
-            return int(str(results.table(WINDOWS)[0]["revision"]))
+        return int(str(projected(self.state)["windows"][0]["revision"]))
 
 
 @pytest.mark.slow
@@ -374,10 +368,9 @@ def test_another_minimum_after_an_interrupted_run(tmp_path):
         job.aggregate(1, checkpoint=kill_at("begun"))
     job.aggregate(20)
     assert StateDirectory(job.state).manifest().generation == 2
-    with Results(of_state(job.state)) as results:
-        windows = results.table(WINDOWS)
-        assert [row["revision"] for row in windows] == [2, 2]
-        assert all(row["withheld"] for row in windows)
+    windows = projected(job.state)["windows"]
+    assert [row["revision"] for row in windows] == [2, 2]
+    assert all(row["withheld"] for row in windows)
     told = [each for each in job.topic.told().values() if isinstance(each, WindowDocument)]
     assert [each.window["withheld"] for each in told] == [row["withheld"] for row in windows]
     assert job.aggregate(20) == 0

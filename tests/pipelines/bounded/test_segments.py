@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
+from committed_states import projected
 from device_plans import START, VAST, metric, number, plan, string
 from report_logs import Sent, write
 
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import aggregate
-from pipelines.results.tables import ESTIMATES, WINDOWS
-from pipelines.sinks.sql import Results, of_state
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +55,8 @@ def results(tmp_path_factory):
     words = {PLAN.fingerprint: {"word": ("home", "away")}}
     found = aggregate(log, state, [PLAN], candidates=words)
     assert found.rejects == {}
-    with Results(of_state(state)) as database:
-        yield database.table(WINDOWS), database.table(ESTIMATES)
+    stored = projected(state)
+    return stored["windows"], stored["estimates"]
 
 
 def attributes(segment: object) -> dict[str, str]:

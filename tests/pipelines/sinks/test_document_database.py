@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sql
+from committed_states import projected
 from made_documents import project, projection, rejects_document
-from sink_documents import ID, TOPIC, Feed, held, rest, values, window
+from sink_documents import ID, TOPIC, Feed, rest, values, window
 
 from pipelines.results.documents import Document, parse
 from pipelines.sinks import rows as written_rows
@@ -34,7 +35,7 @@ def feed(database):
 
 def test_what_is_published_is_what_the_tables_hold(feed, url):
     assert feed.give(window(1), window(1, start=10), *rest(1, rejects=4)) == Applied(written=5)
-    found = held(url)
+    found = projected(url)
     assert [row["projected_generation"] for row in found["meta"]] == [1]
     assert [(row["state"], row["clock"]) for row in found["meta"]] == [("job", 101)]
     assert [row["window_start"] for row in found["windows"]] == [0, 10]
@@ -48,7 +49,7 @@ def test_what_was_requeued_is_told_where_it_is_known(feed, url):
     reasons = {"late": 2, "unknown_plan": 5}
     for revision, requeued in enumerate((None, {}, {"unknown_plan": 3}), start=1):
         feed.give(rejects_document("job", "tests.example", reasons, revision, requeued))
-        found = {row["reason"]: row["requeued"] for row in held(url)["quarantine"]}
+        found = {row["reason"]: row["requeued"] for row in projected(url)["quarantine"]}
         known = None if requeued is None else 0
         assert found == {"late": known, "unknown_plan": known, **(requeued or {})}
 
@@ -63,7 +64,7 @@ def test_documents_of_another_job_are_left_until_told(feed, url):
     assert feed.database.offsets(TOPIC, ID, replace=True) == {}
     assert feed.give(*records) == Applied(written=1, stale=3)
     assert values(url)[0, "red"] == 2.0
-    assert [row["state"] for row in held(url)["meta"]] == ["new"]
+    assert [row["state"] for row in projected(url)["meta"]] == ["new"]
     # A job that was replaced does not come back.
     assert feed.give(window(9), replace=True) == Applied(stale=1)
     assert values(url)[0, "red"] == 2.0
@@ -86,7 +87,7 @@ def test_another_topic_is_refused_until_told(feed, url):
     with pytest.raises(AggregationError, match=r"tests\.example from topic reports-estimates"):
         other.give(window(1))
     assert other.give(window(1, job="other"), replace=True) == Applied(written=1)
-    assert [row["state"] for row in held(url)["meta"]] == ["other"]
+    assert [row["state"] for row in projected(url)["meta"]] == ["other"]
 
 
 def test_a_pipeline_that_writes_by_itself_is_told_of_no_option_that_it_lacks(feed, url):
@@ -101,7 +102,7 @@ def test_the_database_of_a_run_is_refused(feed, url):
     for replace in (False, True):
         with pytest.raises(AggregationError, match="aggregation"):
             feed.give(window(1), replace=replace)
-    assert [row["state"] for row in held(url)["meta"]] == ["state"]
+    assert [row["state"] for row in projected(url)["meta"]] == ["state"]
 
 
 def test_jobs_of_several_collectors_share_a_database(feed, url):
@@ -113,12 +114,12 @@ def test_jobs_of_several_collectors_share_a_database(feed, url):
     assert other.give(rejects_document("theirs", "other.example", {"late": 2}, 4)).written == 1
     before = {
         name: [row for row in rows if row["collector"] == "tests.example"]
-        for name, rows in held(url).items()
+        for name, rows in projected(url).items()
     }
     assert [row["rows"] for row in before["quarantine"]] == [4]
     again = Feed(feed.database, topic="other-estimates", id="made again")
     assert again.give(window(1, job="new", collector="other.example"), replace=True).written == 1
-    found = held(url)
+    found = projected(url)
     assert {(row["collector"], row["state"], row["source"]) for row in found["meta"]} == {
         ("tests.example", "job", TOPIC),
         ("other.example", "new", "other-estimates"),
@@ -142,7 +143,7 @@ def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed, url):
 
 def test_those_who_read_learn_of_every_change(feed, url):
     def stamp() -> object:
-        (row,) = held(url)["meta"]
+        (row,) = projected(url)["meta"]
         return row["projected_generation"], row["lineage"]
 
     feed.give(window(1))
@@ -165,4 +166,4 @@ def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
     monkeypatch.setattr(written_rows, "write_documents", write)
     documents = [parse(*each) for each in (window(1), window(1, start=10))]
     assert database.write(documents) == Applied(written=1, refused=1)
-    assert [row["window_start"] for row in held(url)["windows"]] == [0]
+    assert [row["window_start"] for row in projected(url)["windows"]] == [0]

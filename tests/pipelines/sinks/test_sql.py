@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from committed_states import TABLES
 from made_documents import estimate_row, projection
-from sink_documents import TABLES, small_window
+from sink_documents import small_window
 
 from pipelines.results import tables
 from pipelines.results.tables import ESTIMATES, QUARANTINE, WINDOWS
