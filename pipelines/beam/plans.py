@@ -219,13 +219,9 @@ def _looked(path: str) -> _Looked:
 
 
 def _look(path: str) -> _Looked:
-    """Read the folder; where no plan has come, the registry stays the very same object."""
+    """Read the folder."""
     with _lock:
-        held = _held.get(path)
         registry, candidates = StoredPlans(Path(path)).with_given([], {})
-        if held is not None and numbering_of(held.registry) == numbering_of(registry):
-            digests = [[plan.digest for plan in each.plans] for each in (held.registry, registry)]
-            registry = held.registry if digests[0] == digests[1] else registry
         _held[path] = looked = _Looked(
             time.monotonic(), registry, candidates, load_since(Path(path))
         )

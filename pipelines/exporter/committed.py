@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from pipelines.results.fields import record_of
@@ -13,7 +12,6 @@ from pipelines.sources.base import MissingError
 from pipelines.storage import files
 from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.manifest import Manifest, add_rows
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
 
@@ -35,8 +33,7 @@ def committed(state_dir: Path) -> Committed:
     if not (state_dir / "MANIFEST.json").exists():
         raise MissingError(f"{state_dir} holds no run")
     manifest = directory.manifest()
-    stored = [directory.plans.load(fingerprint) for fingerprint in manifest.plans]
-    registry = _built(tuple(stored)) if stored else None
+    registry = directory.plans.registry(manifest.plans) if manifest.plans else None
     of, states = directory.files, manifest.states.items()
     size = {
         "states": files.total_size(path for key, held in states for path in of.state(*key, held)),
@@ -53,8 +50,3 @@ def committed(state_dir: Path) -> Committed:
         periods=[record_of(Budget, row) for row in manifest.budgets(registry)] if registry else [],
         registry=registry,
     )
-
-
-@lru_cache(maxsize=2)
-def _built(plans: tuple[CompiledPlan, ...]) -> Registry:
-    return Registry(plans)

@@ -46,7 +46,7 @@ class StoredPlans:
 
     def registry(self, fingerprints: Iterable[str]) -> Registry:
         """Return the registry of the plans of some fingerprints."""
-        return Registry([self.load(fingerprint) for fingerprint in fingerprints])
+        return _registry(tuple(map(self.load, fingerprints)))
 
     def candidates(self, fingerprint: str) -> Mapping[str, Sequence[str]]:
         path = self._candidates_path(fingerprint)
@@ -77,7 +77,7 @@ class StoredPlans:
             }
             for plan in whole
         }
-        return Registry(whole), strings
+        return _registry(tuple(whole)), strings
 
     def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
         """Keep plans and candidates; a document replaces the earlier one of its fingerprint."""
@@ -98,6 +98,12 @@ def _replace(path: Path, document: Mapping[str, object]) -> None:
     content = dump_document(document)
     if not path.exists() or path.read_bytes() != content:
         files.replace(path, content)
+
+
+@lru_cache(maxsize=16)
+def _registry(plans: tuple[CompiledPlan, ...]) -> Registry:
+    """Return the registry of plans: the very same object where no plan has come or changed."""
+    return Registry(plans)
 
 
 @lru_cache(maxsize=64)
