@@ -211,16 +211,10 @@ class Driver:
         ``future``: how many records from the future were taken, by partition.
         """
         generation, now = self.manifest.generation, now_ms()
-        note = LastRun(generation, now, None if seconds is None else now, seconds)
-        if self._last is not None:
-            note = replace(
-                note,
-                future=self._last.future,
-                future_at=self._last.future_at,
-                future_in=self._last.future_in,
-            )
-        if seconds is None and self._last is not None and self._last.generation == generation:
-            note = replace(self._last, looked=now, failed=None, problem="")
+        last = self._last or LastRun(generation, now)
+        note = replace(last, generation=generation, looked=now, failed=None, problem="")
+        if seconds is not None or last.generation != generation:
+            note = replace(note, finished=None if seconds is None else now, seconds=seconds)
         if future:
             total = note.future + sum(future.values())
             note = replace(note, future=total, future_at=now, future_in=", ".join(sorted(future)))
