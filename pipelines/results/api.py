@@ -39,7 +39,7 @@ from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.notes import NOTE_BYTES, Notes, TimeNote
-from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
+from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Answers, Format, answers, page_of
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import Chosen, Page, ResultsReader
 from pipelines.results.records import Health
@@ -292,29 +292,20 @@ def create_router(
     ):
         add(kind, query)
 
-    @router.head("/plans", include_in_schema=False)
-    @router.get(
-        "/plans",
-        operation_id="plans",
-        summary="the plans, as far as they are known here",
-        responses=answers("plans", PLAN),
-    )
     def plans(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
         return _document(request, "plans", [_plan(each) for each in reader.plans()])
 
+    known = "the plans, as far as they are known here"
+    _add_route(router, "plans", plans, known, answers("plans", PLAN))
     if notes is not None:
         _add_notes(router, notes, public=public)
     if not public:
 
-        @router.head("/health", include_in_schema=False)
-        @router.get(
-            "/health",
-            operation_id="health",
-            summary="by collector: how far its results are, and how its job is",
-            responses=answers("collectors", HEALTH),
-        )
         def health(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
             return _document(request, "collectors", [_health(each) for each in reader.health()])
+
+        how = "by collector: how far its results are, and how its job is"
+        _add_route(router, "health", health, how, answers("collectors", HEALTH))
 
     return router
 
@@ -362,17 +353,23 @@ def _add(
         return _answered(request, given.format, reader, kept, asked, make)
 
     rows.__annotations__["given"] = Annotated[query, Query()]
+    _add_route(router, kind.name, rows, kind.comment, page_of(kind))
+
+
+def _add_route(
+    router: APIRouter, name: str, answer: Callable[..., Response], summary: str, responses: Answers
+) -> None:
+    path = f"/{name}"
     router.add_api_route(
-        f"/{kind.name}",
-        rows,
-        methods=["GET"],
-        operation_id=kind.name,
-        summary=kind.comment,
-        responses=page_of(kind),
+        path,
+        answer,
+        operation_id=name,
+        summary=summary,
+        responses=responses,
         response_class=Response,
     )
     # The server leaves out the body.
-    router.add_api_route(f"/{kind.name}", rows, methods=["HEAD"], include_in_schema=False)
+    router.add_api_route(path, answer, methods=["HEAD"], include_in_schema=False)
 
 
 def _found(reader: ResultsReader, kind: RowSet, given: Any) -> Page:
