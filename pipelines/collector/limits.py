@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 
 from sotto.errors import SottoError
 
@@ -144,19 +143,14 @@ class Share:
     def evict(self) -> None:
         """Give back all at once, and call ``on_eviction``."""
         self.evicted = True
-        self.__exit__(None, None, None)
+        self.__exit__()
         self.on_eviction()
 
     def __enter__(self) -> Share:
         self._room.arriving.add(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.whole()
         self._room.held -= self.size
         self.size = 0
