@@ -115,12 +115,9 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
         _state(samples, state, now)
     if database is not None:
         _database(samples, database)
-        behind = (
-            None
-            if state is None
-            else max(state.manifest.generation - database.health.generation, 0)
-        )
-        samples.add("sotto_database_behind_generations", behind)
+        if state is not None:
+            behind = max(state.manifest.generation - database.health.generation, 0)
+            samples.add("sotto_database_behind_generations", behind)
     stream = state is None and database is not None and database.health.source is not None
     if database is not None and stream:
         _stream_health(samples, database.health)
@@ -158,8 +155,7 @@ def _streams(samples: Samples, snapshot: Snapshot, now: int) -> None:
             samples.add("sotto_partition_lag_records", progress.records, partition)
         samples.add("sotto_lag_seconds", 0.0 if lag.oldest is None else _age(lag.oldest, now))
     if documents is not None:
-        age = None if documents.newest is None else _age(documents.newest, now)
-        samples.add("sotto_document_age_seconds", age)
+        samples.add("sotto_document_age_seconds", _age(documents.newest, now))
         samples.add("sotto_sink_lag_records", documents.behind)
 
 
@@ -167,15 +163,14 @@ def _engine(samples: Samples, engine: Engine, now: int) -> None:
     add = samples.add
     add("sotto_engine_running", engine.running)
     add("sotto_engine_restarts_total", engine.restarts)
-    begun, at = engine.checkpointed, engine.watermark
-    add("sotto_engine_checkpoint_age_seconds", None if begun is None else _age(begun, now))
+    add("sotto_engine_checkpoint_age_seconds", _age(engine.checkpointed, now))
     add("sotto_engine_checkpoint_interval_seconds", _seconds(engine.interval))
     add("sotto_engine_checkpoint_duration_seconds", _seconds(engine.duration))
     add("sotto_engine_checkpoint_bytes", engine.size)
     add("sotto_engine_checkpoints_total", engine.completed)
     add("sotto_engine_checkpoints_failed_total", engine.failed)
-    add("sotto_engine_watermark_timestamp_seconds", _seconds(at))
-    add("sotto_engine_watermark_age_seconds", None if at is None else _age(at, now))
+    add("sotto_engine_watermark_timestamp_seconds", _seconds(engine.watermark))
+    add("sotto_engine_watermark_age_seconds", _age(engine.watermark, now))
     add("sotto_engine_backpressure_ratio", engine.backpressure)
     add("sotto_engine_busy_ratio", engine.busy)
     add("sotto_engine_heap_ratio", engine.heap)
@@ -190,8 +185,8 @@ def _timestamp(at: datetime) -> float:
     return milliseconds(at) / _MILLI
 
 
-def _age(then: int, now: int) -> float:
-    return max(now - then, 0) / _MILLI
+def _age(then: int | None, now: int) -> float | None:
+    return None if then is None else max(now - then, 0) / _MILLI
 
 
 def _state(samples: Samples, state: Committed, now: int) -> None:
@@ -203,9 +198,8 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
         add("sotto_future_records_total", state.last.future)
         for problem in Problem:
             add("sotto_run_failed", problem == state.last.problem, problem)
-        if state.last.finished is not None:
-            add("sotto_run_finished_timestamp_seconds", state.last.finished / _MILLI)
-            add("sotto_run_age_seconds", _age(state.last.finished, now))
+        add("sotto_run_finished_timestamp_seconds", _seconds(state.last.finished))
+        add("sotto_run_age_seconds", _age(state.last.finished, now))
     for part, size in state.size.items():
         add("sotto_state_bytes", size, part)
     live = [period for period in state.periods if not period.closed]
