@@ -14,6 +14,8 @@ from mechanisms.halving import turning
 
 #: Fewer reports than this, and the interval of a share inverts a test instead of being normal.
 SCORE_REPORTS = 200
+#: The same if chance makes fewer answers than about so many that are not true.
+SCORE_CHANCES = 20
 #: The error and the power with which a detection floor is stated.
 FLOOR_ERROR, FLOOR_POWER = 0.05, 0.8
 
@@ -237,7 +239,8 @@ def share_estimate(
     reach: tuple[tuple[float, ...], ...] | None = None,
 ) -> Estimate:
     """Return the estimate of a share with this noise: its floor, and of few reports its region."""
-    region = ShareRegion(value, noise) if noise.n < SCORE_REPORTS else None
+    few = noise.n < SCORE_REPORTS or noise.base < SCORE_CHANCES * noise.step**2
+    region = ShareRegion(value, noise) if few else None
     return Estimate(
         value, error, noise.n, by_level, noise.floor, region=region, reach=reach, scores=scores
     )

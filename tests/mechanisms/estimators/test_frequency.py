@@ -81,14 +81,17 @@ def test_variance_of_categories(vector: Vector) -> None:
 )
 def test_small_intervals_cover_exactly(name: str, size: int, epsilon: float, n: int) -> None:
     """The law of a count is that of two binomials: coverage needs no sampling."""
-    mechanism = category(name, size, [round(epsilon * 1e6)])
-    pair = np.array([mechanism.probabilities(0)[0]])
-    intervals = np.array([interval(pair, [ones], [n]) for ones in range(n + 1)])
+    pair = category(name, size, [round(epsilon * 1e6)]).pairs()
+    low, high = np.array([interval(pair, [ones], [n]) for ones in range(n + 1)]).T
     for holders in range(0, n + 1, max(1, n // 10)):
         law = law_of_ones(pair[0], holders, n)
-        low, high = intervals.T
         covered = law[(low <= holders / n) & (holders / n <= high)].sum()
         assert covered >= 0.95, (holders, covered)
+
+
+@pytest.mark.parametrize("epsilon", [5, 7, 9])
+def test_intervals_cover_exactly_where_chance_makes_few_answers(epsilon: float) -> None:
+    test_small_intervals_cover_exactly("grr", 10, epsilon, 900)
 
 
 @pytest.mark.parametrize("allocation", ["even", "weak", "strong"])
