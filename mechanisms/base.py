@@ -236,11 +236,6 @@ class Mechanism(ABC):
         known = [(scale * each[0], scale * each[1]) for each in found if each is not None]
         return tuple(known) if len(known) == len(found) else None
 
-    def influence(self, level: int) -> float | None:
-        """Return the larger part of :meth:`reach`."""
-        reach = self.reach(level)
-        return None if reach is None else max(reach)
-
     @property
     def independent_coins(self) -> bool:
         """Whether all coins of a report are drawn independently of each other."""

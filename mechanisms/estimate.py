@@ -14,6 +14,8 @@ from mechanisms.halving import turning
 
 #: Fewer reports than this, and the interval of a share inverts a test instead of being normal.
 SCORE_REPORTS = 200
+#: The same if chance makes fewer answers than about so many that are not true.
+SCORE_CHANCES = 20
 #: The error and the power with which a detection floor is stated.
 FLOOR_ERROR, FLOOR_POWER = 0.05, 0.8
 
@@ -237,17 +239,29 @@ def share_estimate(
     reach: tuple[tuple[float, ...], ...] | None = None,
 ) -> Estimate:
     """Return the estimate of a share with this noise: its floor, and of few reports its region."""
-    region = ShareRegion(value, noise) if noise.n < SCORE_REPORTS else None
+    region = share_region(value, noise)
     return Estimate(
         value, error, noise.n, by_level, noise.floor, region=region, reach=reach, scores=scores
     )
 
 
-def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, float]:
-    """Return the interval around ``value``, which is kept, of what a test keeps within [0, 1]."""
+def share_region(value: float, noise: ShareNoise) -> ShareRegion | None:
+    """Return the region of an estimated share; None where its normal interval is close enough."""
+    few = noise.n < SCORE_REPORTS or noise.base < SCORE_CHANCES * noise.step**2
+    return ShareRegion(value, noise) if few else None
+
+
+def kept_interval(
+    value: float, keeps: Callable[[float], bool], ends: tuple[float, float] = (0.0, 1.0)
+) -> tuple[float, float]:
+    """Return the interval around ``value``, which is kept, of what a test keeps within [0, 1].
+
+    ``ends`` are what 0 and 1 stand for in the result.
+    """
     low, high = min(value, 0.0), max(value, 1.0)
     if not keeps(low):
         low = turning(lambda share: not keeps(share), low, value, 48)[1]
     if not keeps(high):
         high = turning(keeps, value, high, 48)[1]
-    return low, high
+    length = ends[1] - ends[0]
+    return ends[0] + length * low, ends[0] + length * high

@@ -39,8 +39,8 @@ def shares(
 
     They need not be in [0, 1] nor sum to one. The variance, given the values, is the sum over
     reports of [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
-    estimated and kept within [0, n]. Below 200 reports the interval inverts a test of the share
-    (see :class:`~mechanisms.estimate.ShareRegion`).
+    estimated and kept within [0, n]. Below 200 reports, and where chance makes few answers, the
+    interval inverts a test of the share (see :class:`~mechanisms.estimate.ShareRegion`).
 
     Parameters
     ----------

@@ -220,12 +220,11 @@ def _levels(
         low, high = mechanism.chain.repeats(lower, upper)
         together[True].append((n, _or_same_tag(mechanism, high)))
         together[False].append((n, 1 - low))
+    parts = [1.0]
     if len(each) > 1:
         # Pairs of one chain depend on each other, but each has these bounds given the others.
         every = (sum(look[1] for look in looks), sum(look[2] for look in looks))
         looks.append(("successive levels", *every, together))
-    parts = [1.0]
-    if len(each) > 1:
         parts = [*[(1 - _TOGETHER) / len(each)] * len(each), _TOGETHER]
     logs = [
         min(sum_tail(groups[True], equal), sum_tail(groups[False], n - equal)) + math.log(2 / part)

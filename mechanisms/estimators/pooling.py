@@ -34,6 +34,8 @@ def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
 def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """Return the average of estimates whose noise is independent, with a normal interval.
 
+    A single one keeps its own interval.
+
     ``weights`` are numbers of reports; those of a ratio are its estimated divisors, each the share
     of the reports that is present times their number, and may be negative by chance. Without a
     positive sum of weights nothing is known: NaN and infinite.
@@ -46,7 +48,8 @@ def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
         parts = [*zip(estimates, weights, strict=True)]
         value = math.fsum(each.value * weight for each, weight in parts) / total
         error = math.hypot(*(each.standard_error * weight for each, weight in parts)) / total
-    return Estimate(value, error, sum(each.n for each in estimates), by_level)
+    region = estimates[0].region if len(estimates) == 1 else None
+    return Estimate(value, error, sum(each.n for each in estimates), by_level, region=region)
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,7 @@ class GridMeanRegion:
             most = sum(n * (float(sums.variances(y).max()) + sums.rounding) for sums, n in used)
             return abs(self.value - (mean - 0.5) * self.present) - half <= z * math.sqrt(most)
 
-        ends = kept_interval(0.5 + self.value / self.present, keeps)
-        low, high = (self.low + (self.high - self.low) * end for end in ends)
-        return low, high
+        return kept_interval(0.5 + self.value / self.present, keeps, (self.low, self.high))
 
 
 def grid_estimates(

@@ -125,9 +125,7 @@ class MeanRegion:
             distance = abs(yes - mean * here) - strata.step / 2
             return distance <= z * math.sqrt(variance)
 
-        ends = kept_interval(yes / here, keeps)
-        low, high = (self.low + (self.high - self.low) * end for end in ends)
-        return low, high
+        return kept_interval(yes / here, keeps, (self.low, self.high))
 
 
 def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
@@ -243,8 +241,7 @@ class Survival:
     @property
     def middles(self) -> Floats:
         """The middles of the strata, shape ``(B,)``."""
-        edges = self.edges
-        middles: Floats = (edges[:-1] + edges[1:]) / 2
+        middles: Floats = (self.edges[:-1] + self.edges[1:]) / 2
         return middles
 
     def falling(self) -> Floats:
@@ -262,8 +259,7 @@ class Survival:
         after = np.concatenate((survival[1:], [0.0]))
         drop = before - after
         early = np.divide(survival - after, drop, out=np.zeros_like(drop), where=drop > 0)
-        edges = self.edges
-        square = width * survival * (edges[:-1] + edges[1:])
+        square = 2 * width * survival * self.middles
         square -= drop * early * (1 - early) * width**2
         return float(max(square.sum() - (width @ survival) ** 2, 0.0))
 

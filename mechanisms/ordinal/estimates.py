@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.errors import ParameterError
-from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
+from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, nothing, share_region
 from mechanisms.planner.targets import Assumed, Precision
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def ordinal(
     depend on no counts, so that the estimate is unbiased. Levels are averaged with equal weights a
     report. The variance given the values, Σ (C g² − f²)(x), is a sum over the values too and
     estimated like one, within its least and largest possible amount; of levels with fewer than 200
-    reports the largest is taken. Intervals are normal.
+    reports the largest is taken. Intervals are normal; those of shares have a continuity correction
+    where reports are few, or chance makes few answers (:class:`~mechanisms.estimate.ShareRegion`).
 
     D. G. Horvitz, D. J. Thompson, "A Generalization of Sampling Without Replacement from a Finite
     Universe", JASA 47(260), 1952; C. F. Manski, "Partial Identification of Probability
@@ -198,15 +199,15 @@ class _Sums:
     def quotient(self, column: int, below: int) -> Estimate:
         """Estimate the quotient of two means, as it varies if there are many reports."""
         over, under = self.estimate(column), self.estimate(below)
+        if (self._sums[:, below] == 1).all():
+            # The divisor is one, whatever reports say, as no value can be missing.
+            return over
         if not (math.isfinite(over.standard_error) and under.value > 0):
             return nothing(self._by_level)
         value = over.value / under.value
         weights = [(g[:, column] - value * g[:, below]) / under.value for g in self._weights]
         whole = (self._sums[:, column] - value * self._sums[:, below]) / under.value
         found = self._mean(value, weights, whole)
-        if (self._sums[:, below] == 1).all():
-            # The divisor is one, whatever reports say, as no value can be missing.
-            return replace(found, scores=over.scores)
         pairs = zip(found.reach or (), under.reach or (), strict=True)
         return replace(found, reach=tuple((*pair, more / under.value) for pair, (more, _) in pairs))
 
@@ -217,7 +218,11 @@ class _Sums:
         """
         error, least, most = math.sqrt(self._variance(weights, whole)), whole.min(), whole.max()
         reach = tuple((float(g.max() - least), float(most - g.min())) for g in weights)
-        return Estimate(value, error, sum(self._by_level), self._by_level, reach=reach)
+        n, region = sum(self._by_level), None
+        if np.isin(whole, (0, 1)).all():
+            step = max(sum(each) - 1 for each, m in zip(reach, self._by_level, strict=True) if m)
+            region = share_region(value, ShareNoise(n, (n * error) ** 2, (), step))
+        return Estimate(value, error, n, self._by_level, region=region, reach=reach)
 
     def _variance(self, weights: Sequence[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""

@@ -53,9 +53,8 @@ class RoundingStep:
     def _rounded(self, figure: float, whole: Callable[[float], int], finer: int = 0) -> float:
         if not (self.unit and math.isfinite(figure)):
             return figure
-        power = self.power - finer
         step = self.size / 10.0**finer
-        return round(whole(figure / step) * step, max(-power, 0))
+        return round(whole(figure / step) * step, max(finer - self.power, 0))
 
 
 def step_of(mechanism: Mechanism, reports_by_level: Sequence[int], scale: float) -> RoundingStep:

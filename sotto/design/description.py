@@ -141,7 +141,7 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
             duration_text(each.after) if level < metric.sent else "never",
             amount(each.epsilon),
             amount(metric.mechanism.certified(level)),
-            "" if (lie := metric.mechanism.influence(level)) is None else f"{lie:.2f}x",
+            "" if (reach := metric.mechanism.reach(level)) is None else f"{max(reach):.2f}x",
         ]
         for level, each in enumerate(metric.ladder)
     ]

@@ -84,15 +84,15 @@ def test_what_is_told(metrics):
 def test_lies_and_floors_are_exact(metrics):
     p, q = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(2))
     lie = (1 - q) / (p - q)
-    assert metrics["asked"].mechanism.influence(1) == pytest.approx(lie)
-    assert metrics["speed"].mechanism.influence(1) == pytest.approx(lie)
+    assert max(metrics["asked"].mechanism.reach(1)) == pytest.approx(lie)
+    assert max(metrics["speed"].mechanism.reach(1)) == pytest.approx(lie)
     # A coordinate is in a quarter of the reports, each with half of the epsilon.
     half = 1 / (1 + math.exp(-1))
-    assert metrics["place"].mechanism.influence(1) == pytest.approx(4 * half / (2 * half - 1))
-    assert metrics["named"].mechanism.influence(1) == 1.0
-    assert metrics["grade"].mechanism.influence(1) is None
+    assert max(metrics["place"].mechanism.reach(1)) == pytest.approx(4 * half / (2 * half - 1))
+    assert max(metrics["named"].mechanism.reach(1)) == 1.0
+    assert metrics["grade"].mechanism.reach(1) is None
     # Cards 1 to 3: a yes says 4 − k. Mean card 32/13; a no says it, a yes 20/13.
-    assert metrics["cards"].mechanism.influence(1) == pytest.approx((3 - 20 / 13) / (12 / 13))
+    assert max(metrics["cards"].mechanism.reach(1)) == pytest.approx((3 - 20 / 13) / (12 / 13))
     assert share_floor(metrics["speed"], 100) is None
     assert share_floor(metrics["named"], 100) is None
     alone = share_floor(metrics["model"], 10_000)
@@ -103,7 +103,7 @@ def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():
     """Liars of one cohort who set the bits of a string, and no other, move it by 1/(p - q)."""
     text = "type: string, cohorts: 1, window: 28d, ladder: *ladder"
     plan = parse_plan(PLAN[: PLAN.index("  asked")] + f"  found: {{{text}}}\n").compile()
-    assert plan.metric("found").mechanism.influence(1) is None
+    assert plan.metric("found").mechanism.reach(1) is None
     rappor = build({"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 1}, [2_000_000], "x")
     names = tuple(f"string {number}" for number in range(40))
     [(p, q), *_], n, forged = rappor.probabilities(0), 1_000_000, 10_000

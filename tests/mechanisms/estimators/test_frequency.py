@@ -16,6 +16,7 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.frequency import consistent_shares, norm_sub, shares
 from mechanisms.estimators.variance import share_variance
+from mechanisms.ordinal.estimates import ordinal
 from mechanisms.registry import build
 
 pytestmark = pytest.mark.slow
@@ -68,27 +69,31 @@ def test_variance_of_categories(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 5, 20, 60, 199])
-@pytest.mark.parametrize(
-    ("name", "size", "epsilon"),
-    [
-        ("sue", 4, 1),
-        ("sue", 4, 6),
-        ("oue", 4, 0.5),
-        ("oue", 4, 4),
-        ("grr", 10, 0.5),
-        ("grr", 10, 6),
-    ],
-)
+@pytest.mark.parametrize("epsilon", [0.5, 1, 4, 6])
+@pytest.mark.parametrize(("name", "size"), [("sue", 4), ("oue", 4), ("grr", 10)])
 def test_small_intervals_cover_exactly(name: str, size: int, epsilon: float, n: int) -> None:
     """The law of a count is that of two binomials: coverage needs no sampling."""
-    mechanism = category(name, size, [round(epsilon * 1e6)])
-    pair = np.array([mechanism.probabilities(0)[0]])
-    intervals = np.array([interval(pair, [ones], [n]) for ones in range(n + 1)])
+    pair = category(name, size, [round(epsilon * 1e6)]).pairs()
+    low, high = np.array([interval(pair, [ones], [n]) for ones in range(n + 1)]).T
     for holders in range(0, n + 1, max(1, n // 10)):
         law = law_of_ones(pair[0], holders, n)
-        low, high = intervals.T
         covered = law[(low <= holders / n) & (holders / n <= high)].sum()
         assert covered >= 0.95, (holders, covered)
+
+
+@pytest.mark.parametrize("epsilon", [5, 7, 9])
+def test_intervals_cover_exactly_where_chance_makes_few_answers(epsilon: float) -> None:
+    test_small_intervals_cover_exactly("grr", 10, epsilon, 900)
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(2, 20), (4, 50), (6, 100), (8, 600)])
+def test_intervals_of_ordinal_shares_cover_exactly(epsilon: int, n: int) -> None:
+    grr = category("grr", 2, [epsilon * 1_000_000])
+    found = [ordinal(grr, [[ones, n - ones]]).cumulative[0] for ones in range(n + 1)]
+    low, high = np.array([each.interval() for each in found]).T
+    for holders in (0, n // 10, n // 2, n):
+        law = law_of_ones(grr.pairs()[0], holders, n)
+        assert law[(low <= holders / n) & (holders / n <= high)].sum() >= 0.95
 
 
 @pytest.mark.parametrize("allocation", ["even", "weak", "strong"])
