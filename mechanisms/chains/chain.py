@@ -79,10 +79,6 @@ class Chain(ABC):
         """Draw the outputs of all levels but the last, weakest first, from that of the last."""
 
     @abstractmethod
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
-
-    @abstractmethod
     def payloads(self, values: Any, source: Source) -> Bytes:
         """Draw chains for ``n`` inputs: ``(n, levels, payload_width)`` ``uint8``."""
 
