@@ -181,7 +181,7 @@ class SortedLog:
     Examples
     --------
     >>> import tempfile
-    >>> from sotto.log.writer import LogReader, partitions
+    >>> from sotto.log.reader import LogReader, partitions
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with SortedLog(Path(directory), "devices") as log:
     ...         log.add(9, b"later")
