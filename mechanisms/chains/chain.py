@@ -248,13 +248,6 @@ def bit_of(reports: Bytes, bit: int) -> Bools:
     return found
 
 
-def log_odds(one: Fraction, other: Fraction) -> float:
-    """Return ``log(one / other)`` of two positive fractions, whatever their size."""
-    from math import log
-
-    return log(one.numerator * other.denominator) - log(other.numerator * one.denominator)
-
-
 def spread(one: Fraction, other: Fraction) -> Fraction:
     """Return the larger ratio of two probabilities; refuse a zero, which tells inputs apart."""
     if not min(one, other) > 0:

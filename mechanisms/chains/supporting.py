@@ -14,9 +14,9 @@ from functools import cached_property
 from math import prod
 
 from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, NDArray, np
-from mechanisms.chains.chain import Chain, log_odds
+from mechanisms.chains.chain import Chain
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import MICRO, exp_micro
+from mechanisms.exact import MICRO, exp_micro, log_ratio
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
@@ -113,7 +113,7 @@ class SupportChain(Chain):
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         p, share = self.supported[level], self.share
         inside = self.supporting(other, reports).astype(np.int64) - self.supporting(one, reports)
-        return np.asarray(log_odds(p * (1 - share), (1 - p) * share) * inside)
+        return np.asarray(log_ratio(p * (1 - share), (1 - p) * share) * inside)
 
     @property
     def levels(self) -> int:

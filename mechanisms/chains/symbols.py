@@ -11,9 +11,9 @@ from fractions import Fraction
 from functools import cached_property
 
 from mechanisms.arrays import Bytes, Floats, Ints, NDArray, Words, np
-from mechanisms.chains.chain import SymbolOutputs, log_odds, spread
+from mechanisms.chains.chain import SymbolOutputs, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
-from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.exact import ceil_fraction, exp_micro, log_ratio
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
@@ -192,7 +192,7 @@ class SymbolChain(StepChain):
         outputs = self.symbols(reports)
         p, q = self.exact[level]
         sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
-        return np.asarray(log_odds(p, q) * sign)
+        return np.asarray(log_ratio(p, q) * sign)
 
 
 def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> Probabilities:
