@@ -157,7 +157,8 @@ class Client(Unshared):
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
     _own_publisher: Publisher | None = None
-    #: Whether the device is nobody's, so that no wish of a person's and no CI switches it off.
+    #: Whether the device is nobody's: no wish of a person's and no CI switches it off, and what it
+    #: forgets is nobody's loss.
     _simulated = False
     _asleep = _unchecked = _held_back = False
     _segments: Mapping[str, str | None] = {}
@@ -226,8 +227,8 @@ class Client(Unshared):
             self._refusals = disabled.refusals(plan, Outcome.DISABLED)
         self._errors = disabled.ErrorPolicy(self._tally, why, off)
         if not settings.disabled and self._sleeps() is None:
-            if path is None:
-                self._warn_that_it_forgets()
+            if path is None and not self._simulated:
+                diagnostics.warn("memory", _FORGETS, quiet=math.inf)
             self._open()
             self._attend()
 
@@ -350,9 +351,6 @@ class Client(Unshared):
         from mechanisms.randomness import SystemSource
 
         return SystemSource()
-
-    def _warn_that_it_forgets(self) -> None:
-        diagnostics.warn("memory", _FORGETS, quiet=math.inf)
 
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or return why not.

@@ -6,6 +6,7 @@ from os import urandom
 
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source, SystemSource
+from mechanisms.sampling import uniform_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,16 +72,7 @@ def for_one(source: Source) -> Source:
 def for_chain(source: Source, resolution: int) -> tuple[Source, bytes, int]:
     """Return the source of one recording, a chain id, and a jitter uniform below ``resolution``."""
     source = OnceOnly() if type(source) is SystemSource else source
-    return source, identifier(source), below(source, resolution)
-
-
-def below(source: Source, bound: int) -> int:
-    """Return an exactly uniform integer in ``[0, bound)``, by rejection; 1 draws nothing."""
-    width = (bound - 1).bit_length()
-    drawn = source.bits(width) if width else 0
-    while drawn >= bound:
-        drawn = source.bits(width)
-    return drawn
+    return source, identifier(source), uniform_below(resolution, source)
 
 
 def replaces(source: Source, seen: int) -> bool:
@@ -88,7 +80,7 @@ def replaces(source: Source, seen: int) -> bool:
 
     With probability exactly ``1 / seen`` (Vitter, ACM TOMS 11, 1985, algorithm R with one place).
     """
-    return below(source, seen) == 0
+    return uniform_below(seen, source) == 0
 
 
 def identifier(source: Source) -> bytes:

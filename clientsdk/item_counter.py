@@ -20,6 +20,7 @@ from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
 from mechanisms.arrays import Any
 from mechanisms.randomness import Source
+from mechanisms.sampling import uniform_below
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
@@ -45,7 +46,7 @@ class Count:
         self._id = draws.identifier(source)
         #: Under which the claim is held.
         self.holder: bytes = draws.identifier(source)
-        self.jitter: int = draws.below(source, plan.resolution)
+        self.jitter: int = uniform_below(plan.resolution, source)
         end = (store.period + 1) * plan.period
         self.event: int = end - plan.resolution
         self.due: int = end + self.jitter + metric.delays[0]

@@ -193,18 +193,10 @@ def _played(
         plans = copy.plans.by_fingerprint()
         messages += [_read(*each, moment, plans) for each in publisher.messages]
         publisher.messages.clear()
-        following = None if once else _due_after(copy, moment)
+        following = None if once else copy.next_due(moment)
         if following is None:
             return Preview(tuple(messages), measured, ages)
         moment = following
-
-
-def _due_after(copy: Store, moment: int) -> int | None:
-    with copy.transaction(READ) as connection:
-        (due,) = connection.execute(
-            "SELECT min(due) FROM chain WHERE due > ?", (moment,)
-        ).fetchone()
-    return None if due is None else int(due)
 
 
 def meaning(metric: CompiledMetric, row: Row) -> str:

@@ -122,9 +122,6 @@ class SeededClient(Client):
     def _source(self) -> Source:
         return self._seeded
 
-    def _warn_that_it_forgets(self) -> None:
-        """Do not: that is what tests and simulations want."""
-
 
 class SeededOptions(TypedDict, total=False):
     """The arguments that a seeded client may be made without."""

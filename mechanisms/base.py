@@ -397,27 +397,6 @@ class Mechanism(ABC):
         """
         return self._packed(self.chain.weaker(self.output_of(last), source))
 
-    def forward(
-        self,
-        symbol: Any,
-        previous: bytes,
-        level: int,
-        chain: bytes,
-        pseudonym: bytes,
-        source: Source,
-    ) -> bytes:
-        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        before = self.output_of(previous)
-        drawn = self._forward(symbol, before, level, chain, pseudonym, source)
-        return self._packed([drawn])[0]
-
-    def _forward(
-        self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
-    ) -> int:
-        return self.chain.forward(self.prior(symbol, chain, pseudonym), before, level, source)
-
     def output_of(self, payload: bytes) -> int:
         """Return the output in a payload; ``ParameterError`` where it is none of this mechanism."""
         output = int.from_bytes(payload, "little")

@@ -77,11 +77,6 @@ class Channel:
         return Channel(tuple(tuple(_dot(row, column) for column in columns) for row in self.rows))
 
 
-def symbol_channel(size: int, p: Fraction, q: Fraction) -> Channel:
-    """Return the channel that keeps a symbol with ``p`` and moves to each other with ``q``."""
-    return Channel(tuple(tuple(p if x == o else q for o in range(size)) for x in range(size)))
-
-
 def use_channel(chain: Chain, inputs: Sequence[int]) -> Channel:
     """Return what one look at a held response and a later report say of when a thing was used.
 

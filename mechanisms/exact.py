@@ -6,6 +6,7 @@ Amounts are integers in *micro-epsilon* (1,000,000 is epsilon 1). Exponentials c
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from fractions import Fraction
 from functools import lru_cache
@@ -99,3 +100,17 @@ def to_micro(epsilon: float | Fraction) -> int:
 def ceil_fraction(value: Fraction) -> int:
     """Return the smallest integer that is not below ``value``."""
     return -(-value.numerator // value.denominator)
+
+
+def log_ratio(one: Fraction, other: Fraction) -> float:
+    """Return ``ln(one / other)``, infinite where only ``other`` is 0, and 0 where both are."""
+    if one == other:
+        return 0.0
+    if other == 0:
+        return math.inf
+    if one == 0:
+        return -math.inf
+    ratio = one / other
+    if Fraction(1, 2) < ratio < 2:
+        return math.log1p(ratio - 1)
+    return math.log(ratio.numerator) - math.log(ratio.denominator)

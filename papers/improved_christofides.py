@@ -24,14 +24,13 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import fair_bits, key_of
-from mechanisms.exact import ceil_fraction
+from mechanisms.exact import ceil_fraction, log_ratio
 from mechanisms.randomness import Source
 from mechanisms.survey.design import (
     Number,
     SurveyDesign,
     christofides,
     christofides_of,
-    log_ratio,
     rational,
     sampling_variance,
     warner_of,

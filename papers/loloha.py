@@ -25,6 +25,7 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.exact import log_ratio
 from mechanisms.randomness import Source
 
 _LARGEST = 16
@@ -89,7 +90,7 @@ class BinaryLoloha:
     def _log_ratios(self, before: int, after: int) -> list[list[float]]:
         same, changed = self.laws(before, after)
         return [
-            [_log(c) - _log(s) for s, c in zip(*rows, strict=True)]
+            [log_ratio(c, s) for s, c in zip(*rows, strict=True)]
             for rows in zip(same, changed, strict=True)
         ]
 
@@ -135,7 +136,3 @@ def _given(report: Fraction, ones: int, size: int, bit: int) -> Fraction:
     """Return how likely given reports about a permanent response are."""
     agreeing = ones if bit else size - ones
     return report**agreeing * (1 - report) ** (size - agreeing)
-
-
-def _log(probability: Fraction) -> float:
-    return math.log(probability.numerator) - math.log(probability.denominator)

@@ -31,8 +31,8 @@ from serving import counted, served, wait_until
 import sotto_cli
 from benchmarks.__main__ import BENCHMARKS
 from deploy.ports import free_ports
+from sotto.clocks import now_ms
 from sotto.design.spending import Levels, warnings
-from sotto.log.writer import now_ms
 from sotto.plan.compile import load_plan, parse_plan
 
 pytestmark = pytest.mark.slow

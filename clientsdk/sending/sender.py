@@ -18,7 +18,6 @@ from operator import attrgetter
 from sqlite3 import Connection
 from time import monotonic
 
-from clientsdk import draws
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses
 from clientsdk.publishers import is_buffered, is_revocable
 from clientsdk.sending import backoff
@@ -33,6 +32,7 @@ from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import SystemSource
+from mechanisms.sampling import uniform_below
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size
@@ -546,7 +546,7 @@ def _first(windows: dict[Pseudonym, int], window: int) -> Pseudonym:
     urgent = min(windows, key=windows.__getitem__)
     if windows[urgent] < window:
         return urgent
-    return sorted(windows)[draws.below(SystemSource(), len(windows))]
+    return sorted(windows)[uniform_below(len(windows), SystemSource())]
 
 
 def due_time(chain: StoredChain, plan: CompiledPlan, after: int) -> int:

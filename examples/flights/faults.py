@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mechanisms.coins import shard_of
-from sotto.log.writer import LogReader, LogWriter, partitions
+from sotto.log.reader import LogReader, partitions
+from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import GROUP, HEADER, Row, decode_message, encode_message
 from sotto.wire.reasons import Reason

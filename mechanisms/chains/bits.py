@@ -15,13 +15,12 @@ from fractions import Fraction
 from functools import cached_property
 
 from mechanisms.arrays import Any, Bytes, Floats, NDArray, Words, np
-from mechanisms.chains.chain import BitOutputs, Prior, bit_of, spread
+from mechanisms.chains.chain import BitOutputs, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 
 HALF = GRAINS // 2
 #: Bits of a word in the vectorised draws, whose thresholds are those of one word.
@@ -245,42 +244,6 @@ class BitChain(BitOutputs):
             out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
         out[:, :, -1] &= self.last_byte
         return out
-
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        bits = prior[0][0]
-        if len(prior) > 1:
-            bits = choose(self.posterior_weights(prior, previous, level - 1), source)
-        out = 0
-        for index in range(self.width):
-            weights = self.bit_weights(index, bits >> index & 1, previous >> index & 1, level)
-            out |= choose(weights, source) << index
-        return out
-
-    def bit_weights(self, index: int, bit: int, previous: int, level: int) -> dict[int, int]:
-        """Integer weights, ``C2[x, o2] * T[o2, o1]``, of one output bit of ``level``."""
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        ladder = self.ladders[index % len(self.ladders)]
-        stronger = ladder.exact[level].p if bit else ladder.exact[level].q
-        flip = ladder.flips[level - 1]
-        one = stronger.numerator
-        zero = stronger.denominator - one
-        return {
-            0: zero * (flip if previous else GRAINS - flip),
-            1: one * (GRAINS - flip if previous else flip),
-        }
-
-    def posterior_weights(self, prior: Prior, output: int, level: int) -> dict[int, int]:
-        """Integer weights of the vectors of ``prior`` given the output of ``level``."""
-        exact: dict[int, Fraction] = {}
-        for bits, weight in prior:
-            exact[bits] = Fraction(weight)
-            for index in range(self.width):
-                pair = self.ladders[index % len(self.ladders)].exact[level]
-                one = pair.p if bits >> index & 1 else pair.q
-                exact[bits] *= one if output >> index & 1 else 1 - one
-        scale = math.lcm(*(value.denominator for value in exact.values()))
-        return {bits: int(value * scale) for bits, value in exact.items()}
 
 
 def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:

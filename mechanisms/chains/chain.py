@@ -79,10 +79,6 @@ class Chain(ABC):
         """Draw the outputs of all levels but the last, weakest first, from that of the last."""
 
     @abstractmethod
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
-
-    @abstractmethod
     def payloads(self, values: Any, source: Source) -> Bytes:
         """Draw chains for ``n`` inputs: ``(n, levels, payload_width)`` ``uint8``."""
 
@@ -250,13 +246,6 @@ def bit_of(reports: Bytes, bit: int) -> Bools:
     """Return whether a bit of each packed report is set."""
     found: Bools = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
     return found
-
-
-def log_odds(one: Fraction, other: Fraction) -> float:
-    """Return ``log(one / other)`` of two positive fractions, whatever their size."""
-    from math import log
-
-    return log(one.numerator * other.denominator) - log(other.numerator * one.denominator)
 
 
 def spread(one: Fraction, other: Fraction) -> Fraction:

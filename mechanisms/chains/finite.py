@@ -12,7 +12,6 @@ from itertools import combinations
 from operator import mul
 
 from mechanisms.arrays import Bytes, Floats, np
-from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import StepChain, SymbolDraw, noise_step
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
@@ -59,12 +58,9 @@ class FiniteChain(StepChain):
 
     def table(self, level: int) -> tuple[list[Row], int]:
         """Return the exact channel of a level as integer rows and what every row sums to."""
-        return self._down(self.strongest.weights, level)
-
-    def _down(self, rows: Sequence[Row], level: int) -> tuple[list[Row], int]:
         if not 0 <= level < self.levels:
             raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
-        found, total = list(rows), GRAINS
+        found, total = list(self.strongest.weights), GRAINS
         for step in reversed(self.steps[level:]):
             found, total = _through(found, total, step), total * GRAINS
         return found, total
@@ -171,19 +167,6 @@ class FiniteChain(StepChain):
         distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
         tried = np.linspace(0, len(distinct) - 1, min(len(distinct), TRIED)).astype(int)
         return max(combinations(distinct[tried].tolist(), 2), key=apart)
-
-    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        weights = [0] * self.size
-        for symbol, share in prior:
-            rows, _ = self._down([self.strongest.weights[symbol]], level)
-            weights = [have + share * more for have, more in zip(weights, rows[0], strict=True)]
-        step = self.steps[level - 1]
-        joint = {o: have * _weight(step, o, previous) for o, have in enumerate(weights)}
-        if not any(joint.values()):
-            raise ParameterError("the previous output is impossible for this value")
-        return joint
 
 
 def finite_chain(

@@ -9,13 +9,12 @@ from fractions import Fraction
 from functools import cached_property
 
 from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, np
-from mechanisms.chains.chain import Chain, Prior
+from mechanisms.chains.chain import Chain
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 
 
 @frozen
@@ -101,37 +100,6 @@ class PackedChain(Chain):
     def weaker(self, last: int, source: Source) -> list[int]:
         drawn = [self.single.weaker(symbol, source) for symbol in self.unpack(last)]
         return [self.pack(answers) for answers in zip(*drawn, strict=True)]
-
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        value = prior[0][0]
-        if len(prior) > 1:
-            value = choose(self.posterior_weights(prior, previous, level - 1), source)
-        single = [((symbol, 1),) for symbol in self.unpack_inputs(value)]
-        return self.forward_each(single, previous, level, source)
-
-    def forward_each(
-        self, priors: Sequence[Prior], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` where the symbols have independent priors."""
-        before = self.unpack(previous)
-        return self.pack(
-            [
-                self.single.forward(prior, answer, level, source)
-                for prior, answer in zip(priors, before, strict=True)
-            ]
-        )
-
-    def posterior_weights(self, prior: Prior, output: int, level: int) -> dict[int, int]:
-        """Integer weights of the packed symbols of ``prior`` given the output of ``level``."""
-        rows = self.single.channel(level).rows
-        scale = math.lcm(*(entry.denominator for row in rows for entry in row))
-        weights: dict[int, int] = {}
-        answers = self.unpack(output)
-        for value, weight in prior:
-            symbols = zip(self.unpack_inputs(value), answers, strict=True)
-            likely = math.prod(int(rows[x][o] * scale) for x, o in symbols)
-            weights[value] = weights.get(value, 0) + weight * likely
-        return weights
 
     def payloads(self, values: Ints, source: Source) -> Bytes:
         n, width = len(values), self.bits

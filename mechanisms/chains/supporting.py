@@ -14,14 +14,12 @@ from functools import cached_property
 from math import prod
 
 from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, NDArray, np
-from mechanisms.chains.chain import Chain, Prior, log_odds
-from mechanisms.channel import Channel
+from mechanisms.chains.chain import Chain
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import MICRO, exp_micro
+from mechanisms.exact import MICRO, exp_micro, log_ratio
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 
 
 @frozen
@@ -115,7 +113,7 @@ class SupportChain(Chain):
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         p, share = self.supported[level], self.share
         inside = self.supporting(other, reports).astype(np.int64) - self.supporting(one, reports)
-        return np.asarray(log_odds(p * (1 - share), (1 - p) * share) * inside)
+        return np.asarray(log_ratio(p * (1 - share), (1 - p) * share) * inside)
 
     @property
     def levels(self) -> int:
@@ -131,15 +129,6 @@ class SupportChain(Chain):
         if self.supports(x, output):
             return p / (self.share * self.total)
         return (1 - p) / ((1 - self.share) * self.total)
-
-    def channel(self, level: int) -> Channel:
-        outputs = tuple(self.outputs())
-        return Channel(
-            tuple(
-                tuple(self.probability(x, output, level) for output in outputs)
-                for x in range(self.inputs)
-            )
-        )
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         if not 0 <= symbol < self.inputs:
@@ -167,29 +156,6 @@ class SupportChain(Chain):
             current[moved] = self.uniform_many(len(moved), source)
             drawn.append(current)
         return np.stack(drawn[::-1], axis=1)
-
-    def forward_weights(self, symbol: int, previous: int, level: int) -> dict[int, int]:
-        """Integer weights of keeping the output of the level below (1), and of a new draw (0).
-
-        The law of the stronger output o2 is C2[x, o2] T[o2, o1] / C1[x, o1], and T a mixture of
-        the identity and a constant: o2 is o1, or drawn as if the level were alone.
-        """
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        keep = self.keeps[level - 1]
-        same = self.probability(symbol, previous, level) * keep
-        new = Fraction(GRAINS - keep, self.total)
-        scale = same.denominator * new.denominator
-        return {1: int(same * scale), 0: int(new * scale)}
-
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        [(symbol, _)] = prior
-        if choose(self.forward_weights(symbol, previous, level), source):
-            return previous
-        p = self.supported[level]
-        rest = p.denominator - p.numerator
-        supporting = choose({1: p.numerator, 0: rest}, source) == 1
-        return self.uniform_within(symbol, supporting, source)
 
 
 def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tuple[int, ...]]:

@@ -6,26 +6,23 @@ and ``other`` go to each other symbol.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
 from mechanisms.arrays import Bytes, Floats, Ints, NDArray, Words, np
-from mechanisms.chains.chain import Prior, SymbolOutputs, log_odds, spread
+from mechanisms.chains.chain import SymbolOutputs, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
-from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.exact import ceil_fraction, exp_micro, log_ratio
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from mechanisms.chains.thresholds import FiniteDraw
-    from mechanisms.channel import Channel
 
     #: Draws a level from the output of the next stronger one, without the value.
     Step: TypeAlias = "FiniteDraw | SymbolDraw"
@@ -166,17 +163,6 @@ class StepChain(SymbolOutputs):
             raise ParameterError(f"symbols must lie in [0, {self.inputs})")
         return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
 
-    @abstractmethod
-    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
-
-        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
-        where it is itself drawn at random, its possible values with their weights.
-        """
-
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        return choose(self.forward_weights(prior, previous, level), source)
-
 
 @frozen
 class SymbolChain(StepChain):
@@ -186,11 +172,6 @@ class SymbolChain(StepChain):
     strongest: SymbolDraw
     steps: tuple[SymbolDraw, ...]
     exact: tuple[Probabilities, ...]
-
-    def channel(self, level: int) -> Channel:
-        from mechanisms.channel import symbol_channel
-
-        return symbol_channel(self.size, *self.exact[level])
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         p, q = degraded(*self.strongest.realised(), self.steps[level:])
@@ -211,21 +192,7 @@ class SymbolChain(StepChain):
         outputs = self.symbols(reports)
         p, q = self.exact[level]
         sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
-        return np.asarray(log_odds(p, q) * sign)
-
-    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
-        if not 1 <= level < len(self.exact):
-            raise ParameterError(f"level must lie in [1, {len(self.exact)}), not {level}")
-        pair, step = self.exact[level], self.steps[level - 1]
-        scale = pair.p.denominator * pair.q.denominator
-        p, q = int(pair.p * scale), int(pair.q * scale)
-        total = sum(weight for _, weight in prior)
-        weights = dict.fromkeys(range(self.size), q * total)
-        for symbol, weight in prior:
-            weights[symbol] += (p - q) * weight
-        for out in weights:
-            weights[out] *= step.keep if out == previous else step.other
-        return weights
+        return np.asarray(log_ratio(p, q) * sign)
 
 
 def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> Probabilities:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import rel_entr
 
 from mechanisms.arrays import Floats
 from mechanisms.halving import turning
@@ -33,10 +34,7 @@ def divergence(share: ArrayLike, law: ArrayLike) -> Floats:
     [0.1438, 0.6931]
     """
     seen, known = np.asarray(share, dtype=np.float64), np.asarray(law, dtype=np.float64)
-    total = np.zeros(np.broadcast(seen, known).shape)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for one, other in ((seen, known), (1 - seen, 1 - known)):
-            total += np.where(one > 0, one * np.log(one / other), 0.0)
+    total: Floats = rel_entr(seen, known) + rel_entr(1 - seen, 1 - known)
     return np.maximum(total, 0.0)
 
 

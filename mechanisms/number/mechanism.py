@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import ChainCoins, Mechanism
+from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
@@ -256,6 +257,10 @@ class AnswerMechanism(ChainCoins, QuestionMechanism):
         if symbol is None:
             return MISSING
         return self.question.answer(symbol, self.coin(chain), source)
+
+    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        check_unit(symbol, self.missing)
+        return ((MISSING, 1),) if symbol is None else self.question.prior(symbol, self.coin(chain))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         values, gone = unit_array(symbols, self.missing)

@@ -15,7 +15,6 @@ from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS
 from mechanisms.number import grid
 from mechanisms.number.mechanism import AnswerMechanism, QuestionMechanism, answer_text
 from mechanisms.number.questions import BitQuestion
@@ -83,14 +82,6 @@ class SampledBit(BitMechanism, AnswerMechanism):
 
     name = "sampled_bit"
     gives = "mean, and the share of each of {bits} bits"
-
-    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        grid.check_unit(symbol, self.missing)
-        if symbol is None:
-            return ((grid.MISSING, 1),)
-        below, grains = grid.split(symbol, self.resolution)
-        exponent = grid.exponent_of(self.coin(chain), self.bits)
-        return ((below >> exponent & 1, GRAINS - grains), ((below + 1) >> exponent & 1, grains))
 
 
 @frozen

@@ -87,11 +87,6 @@ class SeveralAnswers(ChainCoins):
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         return self.true_answers_many(symbols, self.coins_of(chains), source)
 
-    def _forward(
-        self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
-    ) -> int:
-        return self.chain.forward_each(self.priors(symbol, self.coin(chain)), before, level, source)
-
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         return self.places(self.coins_of(chains))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from mechanisms.errors import ParameterError, check_epsilon
-from mechanisms.exact import exp_bounds
+from mechanisms.exact import exp_bounds, log_ratio
 
 #: Epsilons of formulas lie in (0, 700].
 LARGEST = 700
@@ -28,7 +28,7 @@ def exp_less(epsilon: float | Fraction, left: int | Fraction, right: int | Fract
     excess = ratio - 1
     if excess <= 0:
         return False
-    log = math.log1p(float(excess)) if excess < 1 else _log(ratio)
+    log = math.log1p(float(excess)) if excess < 1 else log_ratio(ratio, Fraction(1))
     if abs(log - epsilon) > _SURE * max(log, float(epsilon)):
         return log > epsilon
     return exp_bounds(Fraction(epsilon))[1] < ratio
@@ -94,7 +94,3 @@ def _last(holds: Callable[[int], bool], guess: int, low: int, high: int) -> int:
     while found < high and holds(found + 1):
         found += 1
     return found
-
-
-def _log(ratio: Fraction) -> float:
-    return math.log(ratio.numerator) - math.log(ratio.denominator)

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError
-from mechanisms.exact import ceil_fraction, exp_bounds
+from mechanisms.exact import ceil_fraction, exp_bounds, log_ratio
 from mechanisms.frozen import NamedTuple, frozen
 
 TYPE_CHECKING = False
@@ -248,20 +248,6 @@ def rational(value: Number, name: str) -> Fraction:
             raise ParameterError(f"{name} must be a finite number, not {value}")
         return Fraction(repr(float(value)))
     return Fraction(value)
-
-
-def log_ratio(one: Fraction, other: Fraction) -> float:
-    """Return ``ln(one / other)``, infinite where only ``other`` is 0, and 0 where both are."""
-    if one == other:
-        return 0.0
-    if other == 0:
-        return math.inf
-    if one == 0:
-        return -math.inf
-    ratio = one / other
-    if Fraction(1, 2) < ratio < 2:
-        return math.log1p(ratio - 1)
-    return math.log(ratio.numerator) - math.log(ratio.denominator)
 
 
 def _chance(value: Number, name: str) -> Fraction:

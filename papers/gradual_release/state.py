@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from mechanisms.base import Mechanism
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.chain import Chain, Prior
 from mechanisms.errors import SottoError
 from mechanisms.randomness import Source
+from mechanisms.sampling import choose
 
 
 class RelaxationStateError(SottoError):
@@ -27,8 +32,9 @@ class RelaxationState:
 
     The first report, of the weakest level, is drawn when the state is made. The value is given as
     the mechanism's ``draw`` takes it, and kept as a keyed hash alone; ``chain`` and ``pseudonym``
-    fix the public coins. Any two values are neighbours; all reports together cost what the last of
-    them costs.
+    fix the public coins. The mechanism has few outputs, or bits that are randomized one by one:
+    all outputs are enumerated. Any two values are neighbours; all reports together cost what the
+    last of them costs.
 
     >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> from mechanisms.testing import SeededSource
@@ -63,11 +69,33 @@ class RelaxationState:
         level = len(self.outputs)
         if level == self._mechanism.levels:
             raise RelaxationStateError(f"there is no level {level}: the ladder ends below it")
-        drawn = self._mechanism.forward(
-            symbol, previous, level, self._chain, self._pseudonym, source
-        )
-        self.outputs += (drawn,)
-        return drawn
+        before = self._mechanism.output_of(previous)
+        prior = self._mechanism.prior(symbol, self._chain, self._pseudonym)
+        drawn = following(self._mechanism.chain, prior, before, level, source)
+        self.outputs += (drawn.to_bytes(len(previous), "little"),)
+        return self.outputs[-1]
 
     def _commit(self, symbol: Any) -> bytes:
         return hmac.digest(self._key, repr(symbol).encode(), hashlib.sha256)
+
+
+def following(chain: Chain, prior: Prior, before: int, level: int, source: Source) -> int:
+    """Draw the output of ``level`` given that of the level below, by the joint law of a chain.
+
+    An output's weight is C2[x, o2] T[o2, o1], summed over the encodings in ``prior``.
+    """
+    if isinstance(chain, BitChain) and chain.width > 1 and len(prior) == 1:
+        [(bits, _)] = prior
+        each = [BitChain(1, (ladder,)) for ladder in chain.ladders]
+        return sum(
+            following(each[i % len(each)], ((bits >> i & 1, 1),), before >> i & 1, level, source)
+            << i
+            for i in range(chain.width)
+        )
+    weights: dict[int, Fraction] = {}
+    for value, weight in prior:
+        for output, share in chain.law(value, level).items():
+            joint = weight * share * chain.step(output, level - 1).get(before, 0)
+            weights[output] = weights.get(output, Fraction(0)) + joint
+    scale = lcm(*(each.denominator for each in weights.values()))
+    return choose({output: int(each * scale) for output, each in weights.items()}, source)

@@ -43,8 +43,8 @@ from pipelines.storage.manifest import advance
 from pipelines.storage.output import JobOutput
 from pipelines.storage.published import publish
 from pipelines.storage.quarantine_files import QuarantineFiles
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError, BrokerError
-from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry, names_of
 
 #: Names that a checkpoint is called with in a commit that is projected, in order.

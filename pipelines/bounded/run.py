@@ -33,9 +33,9 @@ from pipelines.storage.directory import LastRun, NoManifestError, Problem, State
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
+from sotto.clocks import now_ms
 from sotto.columns import time_text
 from sotto.errors import AggregationError, BrokerError, FormatError
-from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 
 #: Numbers of glibc's ``malloc.h``.

@@ -31,10 +31,10 @@ from pipelines.exporter.readings import Reading, Status, read
 from pipelines.results.fields import grouped
 from pipelines.sinks.sql import of_state
 from pipelines.sources.kafka import KafkaTopics
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
-from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.flink.rest import ENDED, JobManager
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError
-from sotto.log.writer import now_ms
 
 #: How long checkpoints of an ended job stay unless that is said, ms.
 KEEP = 7 * 86_400_000

@@ -30,8 +30,8 @@ from pipelines.storage.intent import Intent
 from pipelines.storage.ledger import PseudonymLedger, pseudonym_ledger
 from pipelines.storage.manifest import last_period
 from pipelines.storage.states import StoredStates
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError, ParameterError
-from sotto.log.writer import now_ms
 from sotto.wire.format import pseudonym_of
 
 

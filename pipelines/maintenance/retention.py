@@ -26,9 +26,9 @@ from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest, expired
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError
 from sotto.log.reader import first_append, partitions, segments
-from sotto.log.writer import now_ms
 from sotto.plan.durations import duration_text
 from sotto.plan.registry import Registry
 

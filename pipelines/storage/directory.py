@@ -60,9 +60,9 @@ from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest, Quarantined
 from pipelines.storage.output import StoredState
 from pipelines.storage.plans import StoredPlans
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 from sotto.files import open_file, try_lock
-from sotto.log.writer import now_ms
 
 #: The folder of a backup's links to what it copies, while it does.
 BACKUP_LINKS = "backup"

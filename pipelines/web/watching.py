@@ -33,8 +33,8 @@ from pipelines.results.records import Health
 from pipelines.sources.base import SKEW
 from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import formats
+from sotto.clocks import now_ms
 from sotto.errors import SottoError
-from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
 
 #: Seconds between two looks at whether results have changed, or alerts are to be sent again.

@@ -2,8 +2,8 @@
 
 A partition is a directory of segments named by the position of their first byte; a *position*
 counts the bytes of the partition, segment headers included. Positions only grow, and never mean
-anything else. The format is in ``docs/spec/formats.md`` and :mod:`sotto.log.frames`; reading is
-:mod:`sotto.log.reader`, whose names are here too.
+anything else. The format is in ``docs/spec/formats.md`` and :mod:`sotto.log.frames`;
+:mod:`sotto.log.reader` reads it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,7 @@ from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PublishError
 from sotto.files import force, force_folder, open_file, read_at, try_lock, write_at
 from sotto.log.frames import HEADER, MAX_BODY, frame, is_torn
-from sotto.log.reader import (
-    Block,
-    Corrupt,
-    LogReader,
-    LogRecord,
-    partitions,
-    segments,
-    sound_size,
-)
+from sotto.log.reader import segments, sound_size
 
 SEGMENT_BYTES = 64 << 20
 #: Reports are for their owner and its group alone.
@@ -67,6 +59,7 @@ class LogWriter:
     Examples
     --------
     >>> import tempfile
+    >>> from sotto.log.reader import LogReader, partitions
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with LogWriter(directory, "a") as log:
     ...         position = log.append(b"hello", append_time=5)
@@ -316,16 +309,3 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
         written = write_at(descriptor, view, offset)
         view = view[written:]
         offset += written
-
-
-__all__ = [
-    "MAX_BODY",
-    "SEGMENT_BYTES",
-    "Block",
-    "Corrupt",
-    "LogReader",
-    "LogRecord",
-    "LogWriter",
-    "now_ms",
-    "partitions",
-]

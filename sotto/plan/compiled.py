@@ -16,6 +16,7 @@ from functools import cached_property
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
+from sotto.clocks import day
 from sotto.errors import (
     PlanError,
     UnknownMetricError,
@@ -313,9 +314,7 @@ class CompiledPlan:
     @property
     def last_day(self) -> str:
         """The last day on which anything is recorded, in UTC."""
-        from datetime import UTC, datetime
-
-        return datetime.fromtimestamp((self.expires - 1) // 1000, UTC).strftime("%Y-%m-%d")
+        return day(self.expires - 1)
 
     def ending(self, time: int) -> str | None:
         """Return what to do about a plan that has ended at ``time`` (ms) or soon does, or None."""

@@ -22,9 +22,6 @@ class Device(Client):
     def _source(self) -> Source:
         return self._randomness
 
-    def _warn_that_it_forgets(self) -> None:
-        """Do not: nothing of a simulated device is lost with the process."""
-
     def ignore_panels(self) -> None:
         """Answer in every period, whatever the plan's panels."""
         self._recorder.decisions.ignore_panels()

@@ -16,9 +16,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Settings, draws
+from clientsdk import NO_LIFETIME_BOUND, Client, Settings
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source, SystemSource
+from mechanisms.sampling import uniform_below
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
@@ -181,7 +182,7 @@ class SortedLog:
     Examples
     --------
     >>> import tempfile
-    >>> from sotto.log.writer import LogReader, partitions
+    >>> from sotto.log.reader import LogReader, partitions
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with SortedLog(Path(directory), "devices") as log:
     ...         log.add(9, b"later")
@@ -409,7 +410,7 @@ class Fleet:
         every = self._schedule.send_every
         end = due - due % every + every
         if self._jitter is None:
-            return due + draws.below(self.source, end - due)
+            return due + uniform_below(end - due, self.source)
         return self._jitter.randrange(due, end)
 
 

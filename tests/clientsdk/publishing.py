@@ -16,7 +16,7 @@ from oblivious import Gateway, Relay, known
 from clientsdk import Broker, EmbeddedLogPublisher, KafkaPublisher, MemoryPublisher, Publisher
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.publishers.ohttp import ObliviousPublisher
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 from sotto.wire.batch import join_messages, split_messages
 
 #: The played cluster makes topics of four partitions.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -11,7 +11,7 @@ INSTANTS = """
 import sqlite3
 from contextlib import closing
 from clientsdk.ledger import read_file
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 
 LATE = 5
 

@@ -10,41 +10,12 @@ from statistical import check_binomial, check_counts
 
 from clientsdk import draws
 from mechanisms import randomness
-from mechanisms.randomness import SystemSource
+from mechanisms.randomness import NO_SOURCE, SystemSource
 from mechanisms.testing import SeededSource
 
 
-class Scripted:
-    """Draws what it is told to, and notes the widths asked for."""
-
-    def __init__(self, *drawn: int) -> None:
-        self.drawn = list(drawn)
-        self.widths: list[int] = []
-
-    def bits(self, n: int) -> int:
-        self.widths.append(n)
-        return self.drawn.pop(0)
-
-
-def test_below_rejects_and_never_reduces() -> None:
-    source = Scripted(7, 5, 4)
-    assert draws.below(source, 5) == 4  # type: ignore[arg-type]
-    assert source.widths == [3, 3, 3]
-
-
-def test_a_bound_of_one_draws_nothing() -> None:
-    source = Scripted()
-    assert draws.below(source, 1) == 0  # type: ignore[arg-type]
-    assert draws.replaces(source, 1)  # type: ignore[arg-type]
-    assert source.widths == []
-
-
-@pytest.mark.parametrize("bound", [2, 3, 7, 8])
-def test_below_is_uniform(bound: int) -> None:
-    seed = 41
-    source = SeededSource(seed)
-    counts = Counter(draws.below(source, bound) for _ in range(20_000))
-    check_counts([counts[i] for i in range(bound)], [1 / bound] * bound, label=seed)
+def test_the_first_value_is_kept_without_a_draw() -> None:
+    assert draws.replaces(NO_SOURCE, 1)
 
 
 def test_replacing_has_probability_one_in_seen() -> None:

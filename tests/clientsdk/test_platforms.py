@@ -26,7 +26,8 @@ from device_plans import *
 from waiting import wait_until
 from clientsdk import *
 from clientsdk.publishers.http import HttpPublisher
-from sotto.log.writer import LogReader, LogWriter, partitions
+from sotto.log.reader import LogReader, partitions
+from sotto.log.writer import LogWriter
 import clientsdk, http.client, sqlite3, ssl, time
 os.chdir(sys.argv[3])
 # Only now: parts of the standard library would look for what only Windows has.

@@ -7,7 +7,7 @@ from messages import message
 from scripts import FORK, published, run
 
 from clientsdk.ledger import read_file
-from sotto.log.writer import partitions
+from sotto.log.reader import partitions
 
 pytestmark = pytest.mark.slow
 

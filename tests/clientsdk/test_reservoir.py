@@ -10,6 +10,7 @@ from statistical import check_counts
 
 from clientsdk import Outcome, draws
 from clientsdk.testing import FakeClock, SeededClient
+from mechanisms.sampling import uniform_below
 from sotto.plan.compiled import Ceilings
 
 STRONG = [(500_000, WEEK), (3_000_000, 2 * WEEK)]
@@ -51,7 +52,7 @@ def test_every_value_is_kept_equally_often():
 def test_a_biased_reservoir_would_be_seen(monkeypatch):
     """The planted fault: the coin is 1/2 from the third value on."""
     monkeypatch.setattr(
-        draws, "replaces", lambda source, seen: draws.below(source, min(seen, 2)) == 0
+        draws, "replaces", lambda source, seen: uniform_below(min(seen, 2), source) == 0
     )
     with pytest.raises(AssertionError):
         check_counts(kept_positions(500, 4, 500), [1 / 4] * 4, label=500)

@@ -199,7 +199,7 @@ class Runner:
         chance = step["chance"][0] / step["chance"][1]
         with (
             mock.patch.object(backoff, "chance", return_value=chance),
-            mock.patch.object(sender.draws, "below", lambda _, bound: step["choice"] % bound),
+            mock.patch.object(sender, "uniform_below", lambda bound, _: step["choice"] % bound),
         ):
             result = self.device._outgoing.flush(task)
         return {**_result(result), "rest": round(1000 * task.rest)}

@@ -31,7 +31,6 @@ from small import (
     ids,
     input_laws,
     joint_law,
-    kernel,
     level_law,
 )
 from small import values as some_values
@@ -149,29 +148,9 @@ class TestLaw:
                 floats = [(float(p), float(q)) for p, q in pairs]
                 assert [tuple(pair) for pair in mechanism.probabilities(level)] == floats
 
-    @small_case
-    def test_forward_and_backward_have_the_same_law(self, case: Case) -> None:
-        mechanism = case.build()
-        chain = mechanism.chain
-        for encoded in encodings(mechanism):
-            backward = chain_law(chain, encoded)
-            forward = head_law(backward, 1)
-            for level in range(1, mechanism.levels):
-                steps = {
-                    before: kernel(chain, encoded, before, level)
-                    for before in {outputs[-1] for outputs in forward}
-                }
-                forward = {
-                    (*outputs, out): share * step
-                    for outputs, share in forward.items()
-                    for out, step in steps[outputs[-1]].items()
-                    if step
-                }
-            assert forward == backward
-
     @three_levels
     def test_draws_have_the_exact_law(self, case: Case) -> None:
-        """Scalar, vectorised and forward: the joint law of all levels, of one value."""
+        """Scalar and vectorised: the joint law of all levels, of one value."""
         mechanism, n = case.build(), 10_000
         symbol, identifiers = fixed_symbol(mechanism), np.repeat(ids(1), n, axis=0)
         identifier = as_bytes(identifiers[:1])[0]
@@ -179,8 +158,7 @@ class TestLaw:
         vector = [symbol] * n if mechanism.name == "rappor" else np.array([symbol] * n)
         drawn = mechanism.randomize(vector, identifiers, identifiers, SeededSource(SEED))
         many = chains_in(drawn)
-        scalar, forward = scalar_draws(mechanism, symbol, identifier, 1_000)
-        for counts in (many, scalar, forward):
+        for counts in (many, scalar_draws(mechanism, symbol, identifier, 1_000)):
             assert set(counts) <= set(law)
             seen = [counts[outputs] for outputs in law]
             check_counts(seen, list(law.values()), label=f"seed {SEED}")
@@ -199,17 +177,17 @@ class TestLaw:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", ["sampled", "split", "split-missing"])
     def test_values_between_grid_points(self, name: str) -> None:
-        """Scalar, vectorised and forward draws agree where the value is rounded at random."""
+        """Scalar and vectorised draws agree where the value is rounded at random."""
         mechanism, n = CASES[f"{name}-three"].build(), 3_000
         u, identifiers = 0.6180339887, np.repeat(ids(1), n, axis=0)
         identifier = as_bytes(identifiers[:1])[0]
         drawn = mechanism.randomize(np.full(n, u), identifiers, identifiers, SeededSource(SEED))
         many = chains_in(drawn)
-        for other in scalar_draws(mechanism, u, identifier, n):
-            keys = sorted({*many, *other})
-            check_same_law(
-                [many[key] for key in keys], [other[key] for key in keys], label=f"seed {SEED}"
-            )
+        other = scalar_draws(mechanism, u, identifier, n)
+        keys = sorted({*many, *other})
+        check_same_law(
+            [many[key] for key in keys], [other[key] for key in keys], label=f"seed {SEED}"
+        )
 
 
 class TestAudit:
@@ -316,9 +294,6 @@ class TestBytes:
             if mechanism.levels > 1:
                 with pytest.raises(ParameterError, match="payload"):
                     mechanism.weaker(row.tobytes(), SeededSource(1))
-                symbol, zero = fixed_symbol(mechanism), bytes(16)
-                with pytest.raises(ParameterError, match="payload"):
-                    mechanism.forward(symbol, row.tobytes(), 1, zero, zero, SeededSource(1))
 
     @every_case
     def test_values_of_the_wrong_kind_are_refused_and_never_shown(self, case: Case) -> None:
@@ -349,12 +324,6 @@ class TestBytes:
         assert hash(mechanism) == hash(again)
         with pytest.raises(FrozenInstanceError):
             mechanism.domain_size = 3  # type: ignore[attr-defined]
-
-    def test_only_what_follows_a_level_is_drawn_forward(self) -> None:
-        mechanism = CASES["grr5-three"].build()
-        for level in (-1, 0, 3):
-            with pytest.raises(ParameterError, match=r"level must lie in \[1, 3\)"):
-                mechanism.forward(1, b"\0", level, bytes(16), bytes(16), SeededSource(SEED))
 
 
 class TestCounts:
@@ -518,29 +487,17 @@ def fixed_symbol(mechanism: Mechanism) -> Any:
 
 def scalar_draws(
     mechanism: Mechanism, symbol: Any, identifier: bytes, n: int
-) -> tuple[Counter[tuple[int, ...]], Counter[tuple[int, ...]]]:
-    """Chains of one value, drawn backward and forward."""
+) -> Counter[tuple[int, ...]]:
+    """Chains of one value, as a device draws them."""
     source = SeededSource(SEED + 1)
-    backward: Counter[tuple[int, ...]] = Counter()
-    forward: Counter[tuple[int, ...]] = Counter()
-    for _ in range(n):
-        payloads = mechanism.draw(symbol, identifier, identifier, source)
-        backward[tuple(int.from_bytes(payload, "little") for payload in payloads)] += 1
-        chain = [payloads[0]]
-        for level in range(1, mechanism.levels):
-            before = chain[-1]
-            chain.append(mechanism.forward(symbol, before, level, identifier, identifier, source))
-        forward[tuple(int.from_bytes(payload, "little") for payload in chain)] += 1
-    return backward, forward
+    drawn = (mechanism.draw(symbol, identifier, identifier, source) for _ in range(n))
+    return Counter(tuple(int.from_bytes(each, "little") for each in chain) for chain in drawn)
 
 
 def attempts(mechanism: Mechanism, value: Any) -> list[Callable[[], object]]:
     """Ways to randomize a value."""
     source, zero = SeededSource(SEED), bytes(16)
     calls: list[Callable[[], object]] = [lambda: mechanism.draw(value, zero, zero, source)]
-    if mechanism.levels > 1:
-        previous = mechanism.draw(fixed_symbol(mechanism), zero, zero, source)[0]
-        calls.append(lambda: mechanism.forward(value, previous, 1, zero, zero, source))
     missing = value is None or (isinstance(value, float) and math.isnan(value))
     if not (missing and getattr(mechanism, "missing", False)):
         many = np.array([math.nan if value is None else value])

@@ -20,8 +20,7 @@ from clientsdk.testing import FakeClock, SeededClient
 from deploy.ohttp import service
 from deploy.ports import free_ports
 from sotto.clocks import now_ms
-from sotto.log.reader import partitions
-from sotto.log.writer import LogReader
+from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import load_plan
 from sotto.wire.format import pseudonym_of
 

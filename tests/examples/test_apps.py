@@ -21,7 +21,7 @@ from clientsdk.client import Client
 from deploy.ports import free_ports
 from examples.apps import usage
 from examples.apps.installation import VARIABLE
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import load_plan
 from sotto.plan.generate import module_text
 from sotto.wire.format import decode_message

@@ -177,42 +177,6 @@ def input_laws(mechanism: Any) -> list[Law]:
     return [chain_law(mechanism.chain, encoded) for encoded in encodings(mechanism)]
 
 
-def kernel(chain: Any, encoded: int, before: int, level: int) -> dict[int, Fraction]:
-    """The law that ``forward`` draws from, from its integer weights."""
-    if isinstance(chain, SymbolChain | FiniteChain):
-        weights = chain.forward_weights([(encoded, 1)], before, level)
-        return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
-    if isinstance(chain, PackedChain):
-        found = {0: Fraction(1)}
-        pairs = zip(chain.unpack(encoded), chain.unpack(before), strict=True)
-        for place, (symbol, last) in enumerate(pairs):
-            single = kernel(chain.single, symbol, last, level)
-            found = {
-                output | each << chain.bits * place: share * moving
-                for output, share in found.items()
-                for each, moving in single.items()
-            }
-        return found
-    if isinstance(chain, SupportChain):
-        kept = chain.forward_weights(encoded, before, level)
-        new = Fraction(kept[0], sum(kept.values()))
-        return {
-            out: new * chain.probability(encoded, out, level) + (out == before) * (1 - new)
-            for out in chain.outputs()
-        }
-    assert isinstance(chain, BitChain)
-    law = {0: Fraction(1)}
-    for index in range(chain.width):
-        bits = chain.bit_weights(index, encoded >> index & 1, before >> index & 1, level)
-        whole = sum(bits.values())
-        law = {
-            out | bit << index: share * Fraction(weight, whole)
-            for out, share in law.items()
-            for bit, weight in bits.items()
-        }
-    return law
-
-
 def head_law(law: Law, levels: int) -> Law:
     """The law of the first ``levels`` outputs of a chain."""
     return _added(law, slice(levels))

@@ -84,11 +84,6 @@ def test_chains_refuse_what_they_cannot_randomize() -> None:
         symbols.chain.draw(200, SystemSource())
     with pytest.raises(ParameterError, match="3 bits"):
         vectors.chain.draw(0b11000, SystemSource())
-    for level in (-1, 0, 2):
-        with pytest.raises(ParameterError, match="level"):
-            symbols.chain.forward_weights([(0, 1)], 0, level)
-        with pytest.raises(ParameterError, match="level"):
-            vectors.chain.bit_weights(0, 1, 0, level)
 
 
 WHOLE = {

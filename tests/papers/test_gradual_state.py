@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small import SPECS, chain_law, head_law
+from small import SPECS, head_law, joint_law
 from statistical import check_counts
 
 from mechanisms.registry import build
@@ -21,20 +21,30 @@ def state_of(name: str, symbol: Any, source: SeededSource) -> RelaxationState:
     return RelaxationState(build(SPECS[name], LADDER, "m"), symbol, ID, ID, source)
 
 
-@pytest.mark.parametrize("name", ["grr2", "oue2"])
-def test_reports_follow_the_law_of_a_chain(name: str) -> None:
-    source, n = SeededSource(SEED), 6000
+@pytest.mark.parametrize(
+    ("name", "value", "other"),
+    [
+        ("grr2", 1, 0),
+        ("oue2", 1, 0),
+        ("brr4", 3, 0),
+        ("hadamard3", 2, 0),
+        ("sampled", 0.4, 1.0),
+        ("split-missing", 0.4, None),
+        ("bits-missing", None, 0.9),
+    ],
+)
+def test_reports_follow_the_law_of_a_chain(name: str, value: Any, other: Any) -> None:
+    source, n = SeededSource(SEED), 2000
     mechanism = build(SPECS[name], LADDER, "m")
-    encoded = 1 if name == "grr2" else 2
-    law = chain_law(mechanism.chain, encoded)  # type: ignore[attr-defined]
+    law = joint_law(mechanism, value, ID)
     seen: dict[tuple[int, ...], int] = dict.fromkeys(law, 0)
     for _ in range(n):
-        state = RelaxationState(mechanism, 1, ID, ID, source)
+        state = RelaxationState(mechanism, value, ID, ID, source)
         for _ in range(2):
-            state.relax(1, state.outputs[-1], source)
+            state.relax(value, state.outputs[-1], source)
         seen[tuple(int.from_bytes(each, "little") for each in state.outputs)] += 1
     check_counts(list(seen.values()), list(law.values()), label=f"{name} seed {SEED}")
-    wrong = head_law(chain_law(mechanism.chain, 0 if name == "grr2" else 1), 3)  # type: ignore[attr-defined]
+    wrong = head_law(joint_law(mechanism, other, ID), 3)
     with pytest.raises(AssertionError):
         check_counts(list(seen.values()), [wrong[key] for key in seen])
 

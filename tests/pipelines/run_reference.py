@@ -14,8 +14,7 @@ from mechanisms.base import Mechanism
 from pipelines.aggregation.counts import WindowKey
 from pipelines.aggregation.pairs import columns
 from sotto.errors import FormatError
-from sotto.log.reader import LogRecord
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import decode_message
 

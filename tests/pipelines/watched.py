@@ -27,9 +27,9 @@ from pipelines.sinks.base import Advance, ReadTopic
 from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.sql import SqlSink, of_state
 from pipelines.storage.directory import StateDirectory
+from sotto.clocks import now_ms
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
-from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}

@@ -15,7 +15,7 @@ from watched import FakeDocuments, FakeStream, exposition, samples, sunk, value,
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.readings import Status, read
 from pipelines.sources.base import MissingError
-from sotto.log.writer import now_ms
+from sotto.clocks import now_ms
 from sotto.plan.registry import Registry
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.coins import shard_of
-from sotto.log.writer import LogReader, LogRecord, LogWriter
+from sotto.log.reader import LogReader, LogRecord
+from sotto.log.writer import LogWriter
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry

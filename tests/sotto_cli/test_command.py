@@ -401,7 +401,8 @@ class Nothing:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Nothing())
 from sotto.plan.compiled import CompiledPlan
-from sotto.log.writer import LogReader, LogWriter, partitions
+from sotto.log.reader import LogReader, partitions
+from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, encode_message
 import sotto_cli

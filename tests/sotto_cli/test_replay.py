@@ -15,7 +15,7 @@ import pytest
 from plan_texts import plan_head
 
 from sotto.errors import FormatError, ParameterError
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import parse_plan
 from sotto.plan.durations import parse_time
 from sotto.plan.registry import Registry

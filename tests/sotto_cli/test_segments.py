@@ -7,7 +7,7 @@ import json
 import pytest
 from plan_texts import plan_head
 
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import parse_plan
 from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message

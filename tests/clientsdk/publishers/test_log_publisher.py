@@ -21,7 +21,7 @@ from clientsdk.publishers import Buffered, log
 from clientsdk.publishers.log import LIMIT
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
-from sotto.log.writer import LogReader, partitions
+from sotto.log.reader import LogReader, partitions
 from sotto.wire.format import decode_message
 
 

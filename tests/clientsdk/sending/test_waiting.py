@@ -9,7 +9,7 @@ import random
 import pytest
 from device_plans import DAY, HOUR, START, VAST, WEEK, metric, plan
 
-from clientsdk import NO_LIFETIME_BOUND, MemoryPublisher
+from clientsdk import NO_LIFETIME_BOUND, MemoryPublisher, draws
 from clientsdk.sending import backoff, sender
 from clientsdk.sending.lock import Pseudonym, Rest, Wait
 from clientsdk.sending.tasks import FlushTask
@@ -67,7 +67,8 @@ def watched(
     monkeypatch.setattr(
         backoff, "delay", lambda failures, hint, *_: min((hint or 0) + 2.0**failures, longest)
     )
-    monkeypatch.setattr(sender.draws, "below", lambda _, number: math.floor(chance() * number))
+    for each in (sender, draws):
+        monkeypatch.setattr(each, "uniform_below", lambda n, _: math.floor(chance() * n))
     events = sorted(
         [(START + drawn.randrange(14 * DAY), "record") for _ in range(records)]
         + [(START + drawn.randrange(14 * DAY), "sleep") for _ in range(sleeps)]

@@ -209,9 +209,6 @@ def test_bad_symbols_and_levels_are_refused() -> None:
             chain.weaker(symbol, source)
         with pytest.raises(ParameterError):
             chain.randomize(np.array([symbol]), source)
-    for level in (0, 3):
-        with pytest.raises(ParameterError, match="level"):
-            chain.forward_weights([(0, 1)], 0, level)
 
 
 def test_a_matrix_is_worked_out_once_and_belongs_to_the_chain() -> None:

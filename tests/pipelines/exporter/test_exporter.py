@@ -36,8 +36,8 @@ from pipelines.exporter.health import JobsCollector
 from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
+from sotto.clocks import now_ms
 from sotto.log.reader import LogReader, partitions
-from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
 
 ROOT = Path(__file__).parents[3]

@@ -33,10 +33,10 @@ from pipelines.sinks.base import Advance, ReadTopic
 from pipelines.sinks.sql import SqlSink
 from pipelines.sources.base import MissingError
 from pipelines.storage.directory import StateDirectory
+from sotto.clocks import now_ms
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
-from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
 #: Figures of runs alone: generations, files, how old a run is, records from the future.

@@ -11,8 +11,8 @@ from watched import exposition, late_messages, samples, value
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.lag import WatchedLog, WatchedTopics
+from sotto.clocks import now_ms
 from sotto.log.reader import LogReader
-from sotto.log.writer import now_ms
 
 
 @pytest.fixture

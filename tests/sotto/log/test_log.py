@@ -16,8 +16,8 @@ from sotto.errors import FormatError, ParameterError, PublishError
 from sotto.log import frames
 from sotto.log import reader as logreader
 from sotto.log.frames import HEADER, MAX_BODY, frame
-from sotto.log.reader import segments
-from sotto.log.writer import Corrupt, LogReader, LogRecord, LogWriter, partitions
+from sotto.log.reader import Corrupt, LogReader, LogRecord, partitions, segments
+from sotto.log.writer import LogWriter
 
 
 def write(directory, bodies, partition="a", **options):
