@@ -118,7 +118,8 @@ class FlinkJob:
         """Return what Flink says; end a job that can read nothing more."""
         try:
             found = [each for each in self._manager.jobs() if each.id == self._id]
-            return self._state(found[0]) if found else _FORGOTTEN
+            known = self._state(found[0]) if found else None
+            return known or JobState(_FORGOTTEN.format(self._id), Ending.FAILED)
         except FlinkError as error:
             return JobState(str(error))
 
@@ -140,8 +141,7 @@ class FlinkJob:
 
 
 _INCOMPLETE = "some tasks wait, for free slots or for the pool of workers"
-_FORGOTTEN = JobState(
+_FORGOTTEN = (
     "Flink has forgotten the job, as a job manager does that was started again: submit it with "
-    "--savepoint_path and its newest checkpoint",
-    Ending.FAILED,
+    "--savepoint_path and its newest checkpoint, checkpoints/{}/chk-N"
 )

@@ -122,7 +122,7 @@ def test_a_job_manager_that_is_away_ends_no_waiting_and_one_that_forgets_does(fl
     flink.jobs.clear()
     text, ending = job.look()
     assert ending == Ending.FAILED
-    assert "--savepoint_path" in text
+    assert "--savepoint_path and its newest checkpoint, checkpoints/one/chk-N" in text
 
 
 def test_a_job_server_that_is_away_ends_no_waiting():
