@@ -20,7 +20,7 @@ class ExitStatus(IntEnum):
         1,
         (
             "done, and something was found: a warning with `--strict`, a new alert, rows that "
-            "`sotto replay` left out, a claim that `sotto audit` refutes"
+            "`sotto replay` left out, a claim that `sotto audit` refutes, a job that failed"
         ),
     )
     FAILED = 2, "not done, or not all of it; the last lines on standard error say why"

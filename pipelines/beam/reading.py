@@ -40,7 +40,7 @@ from pipelines.sources.base import (
     ReportSource,
     trusted_until,
 )
-from sotto.clocks import now_ms
+from sotto.clocks import minute, now_ms
 from sotto.errors import AggregationError, BrokerError
 from sotto.log.reader import EARLIEST, Block
 
@@ -379,8 +379,8 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
             trusted = trusted_until(now_ms(), self._stream.plans.registry())
             if trusted < append:
                 raise AggregationError(
-                    f"{name} has been read up to {append} ms, but by this machine's clock no "
-                    f"record can be from after {trusted} ms: set the clock"
+                    f"{name} has been read up to {minute(append)}, but by this machine's clock no "
+                    f"record can be from after {minute(trusted)}: set the clock"
                 )
             block = held.poll(at, restriction.stop, append, trusted)
             idle = block is None

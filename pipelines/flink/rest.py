@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -56,14 +57,11 @@ class JobManager:
 
     def failure(self, job: str) -> str:
         """Return why a job has failed last, in a line; empty if it has not."""
-        found = self.failures(job)
-        causes = [
-            line.removeprefix("Caused by: ").strip()
-            for trace in found[:1]
-            for line in trace.splitlines()
-            if line and not line.startswith(("\t", " "))
-        ]
-        return causes[-1] if causes else "".join(found[:1])
+        trace = next(iter(self.failures(job)), "")
+        causes = re.findall(r"^(?:Caused by: )?(\S.*)", trace, re.MULTILINE)
+        # The last cause may lack what one before it has beside the same text, such as an address.
+        last = causes[-1].partition(": ")[2] or causes[-1] if causes else ""
+        return next((each for each in causes if last in each), trace)
 
     def failures(self, job: str) -> list[str]:
         """Return the traces of a job's last failures, the newest first."""
@@ -97,10 +95,8 @@ class JobManager:
 
 
 def _job(said: dict[str, Any]) -> JobStatus:
-    tasks, began = said["tasks"], said["start-time"]
-    return JobStatus(
-        said["jid"], said["name"], said["state"], tasks["running"], tasks["total"], began
-    )
+    named, tasks = (said["jid"], said["name"], said["state"]), said["tasks"]
+    return JobStatus(*named, tasks["running"], tasks["total"], said["start-time"])
 
 
 def _first_error(error: urllib.error.HTTPError) -> str:

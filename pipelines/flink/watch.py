@@ -118,26 +118,30 @@ class FlinkJob:
         """Return what Flink says; end a job that can read nothing more."""
         try:
             found = [each for each in self._manager.jobs() if each.id == self._id]
-            return self._state(found[0]) if found else _FORGOTTEN
+            known = self._state(found[0]) if found else None
+            return known or JobState(_FORGOTTEN.format(self._id), Ending.FAILED)
         except FlinkError as error:
             return JobState(str(error))
 
     def _state(self, job: JobStatus) -> JobState:
+        if job.state == "FINISHED":
+            return JobState("done", Ending.DONE)
+        why = _INCOMPLETE if job.state == "RUNNING" and not job.well else ""
+        if job.state in ("FAILED", "RESTARTING"):
+            why = self._manager.failure(job.id)
+        text = ": ".join(filter(None, (job.state.lower(), why)))
         if job.state in ENDED:
-            if job.state == "FINISHED":
-                return JobState("done", Ending.DONE)
-            why = self._manager.failure(job.id) if job.state == "FAILED" else ""
-            return JobState(": ".join(filter(None, (job.state.lower(), why))), Ending.FAILED)
+            return JobState(text, Ending.FAILED)
         lost = [_LOST.search(each) for each in self._manager.failures(job.id)[:2]]
         # The same after a restart.
         if len(lost) == 2 and lost[0] and lost[1]:
             self._manager.cancel(job.id)
             return JobState(lost[0][1], Ending.LOST)
-        return JobState(job.state.lower())
+        return JobState(text)
 
 
-_FORGOTTEN = JobState(
+_INCOMPLETE = "some tasks wait, for free slots or for the pool of workers"
+_FORGOTTEN = (
     "Flink has forgotten the job, as a job manager does that was started again: submit it with "
-    "--savepoint_path and its newest checkpoint",
-    Ending.FAILED,
+    "--savepoint_path and its newest checkpoint, checkpoints/{}/chk-N"
 )

@@ -65,10 +65,9 @@ def retain(
     Raises AggregationError if it cannot go on, ParameterError if ``keep`` is too short.
     """
     directory = StateDirectory(state_dir)
+    manifest = directory.manifest()  # Refuses what no run has made.
     if dry_run:
-        manifest = directory.manifest()
         return _removable(manifest, directory.plans.with_given((), {})[0], log, keep, clock())
-    directory.manifest()  # Refuses what no run has made.
     with opened(state_dir, (), None, database, lambda step: None, wait=wait) as (driver, _):
         now = clock()
         found = _removable(driver.manifest, driver.registry, log, keep, now)

@@ -38,7 +38,7 @@ from sotto.errors import AggregationError, install_hint
 SQLITE_TIMEOUT = 30
 #: Documents of a generation that are in memory at a time.
 _AT_ONCE = 64
-_ANOTHER = "the database holds the results of another state directory of {}"
+_ANOTHER = "another state directory of {} has its results in the database: give --database another"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pipelines.sources import source_of
 from pipelines.sources.base import LATEST, BoundedSource, Partition
 from pipelines.storage.intent import Intent, LastRecord, WorkItem
 from pipelines.storage.manifest import Manifest
+from sotto.clocks import minute
 from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
 from sotto.wire.format import GROUP, HEADER, ROW
@@ -178,12 +179,13 @@ class FrozenLog:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if trusted < clock:
             raise AggregationError(
-                f"records up to {clock} ms have been counted, but by this machine's clock none can "
-                f"be from after {trusted} ms: set the clock"
+                f"records up to {minute(clock)} have been counted, but by this machine's clock "
+                f"none can be from after {minute(trusted)}: set the clock"
             )
         if as_of is not None and as_of < clock:
             raise AggregationError(
-                f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
+                f"as of {minute(as_of)} is before {minute(clock)}, up to which records have been "
+                "counted: a new state directory counts a range of time again"
             )
         source = source_of(log)
         source.check(manifest.positions, manifest.last)

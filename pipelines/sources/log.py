@@ -69,6 +69,7 @@ class EmbeddedLog:
             raise MissingError(f"there is no log in {self.path}: expected a folder of partitions")
 
     def names(self) -> Sequence[str]:
+        self.open(None)
         return [path.name for path in partitions(self.path)]
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:

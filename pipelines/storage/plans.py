@@ -69,7 +69,7 @@ class StoredPlans:
         given = {plan.fingerprint for plan in plans}
         whole = [*(plan for plan in kept if plan.fingerprint not in given), *plans]
         if not whole:
-            raise AggregationError(f"{self._folder.parent} has no plans yet: give them with --plan")
+            raise AggregationError(f"{self._folder} has no plans yet: give --plan, or keep([...])")
         strings = {
             plan.fingerprint: {
                 **self.candidates(plan.fingerprint_hex),

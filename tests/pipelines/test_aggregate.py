@@ -122,7 +122,7 @@ def test_windows_are_found_by_time(folder, capsys):
     [
         (["--log", "nowhere"], "there is no log in nowhere"),
         (["--as-of", "yesterday"], "--as-of: 'yesterday' must be a time"),
-        (["--as-of", "1999-01-01"], "up to which records have been counted"),
+        (["--as-of", "1999-01-01"], "as of 1999-01-01 00:00 is before 20"),
         (["--every", "often"], "must be a duration"),
         (["--max-reports", "0"], "must be a whole number, at least 1"),
         (["--database", "nonsense"], "the database cannot be used"),

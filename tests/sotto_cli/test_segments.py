@@ -48,8 +48,7 @@ def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
     assert replay(*named) == 0
     attributes = parse_plan(PLAN).compile().attributes
     cells = []
-    for partition in partitions(folder / "log"):
-        reader = LogReader(partition)
+    for reader in map(LogReader, partitions(folder / "log")):
         for record in reader.records(reader.begin(), reader.end()):
             cells.append(cell_label(attributes, decode_message(record.body).cell))
     assert sorted(cells) == sorted(

@@ -19,7 +19,7 @@ pipelines.sources.base.LostError: the topic is gone [while running 'Read reports
 \tat java.base/java.util.concurrent.CompletableFuture.get
 Caused by: java.lang.RuntimeException: Error received from SDK harness: LostError
 """
-OTHER = "java.lang.RuntimeException: a worker was killed\n\tat java.base/java.lang.Thread.run"
+OTHER = "io.Error: killed: localhost:50000\nCaused by: java.net.Error: killed\n\tat Thread.run"
 
 
 class Flink:
@@ -86,6 +86,7 @@ def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink,
     ("state", "ending"),
     [
         ("RESTARTING", None),
+        ("RUNNING", None),
         ("FINISHED", Ending.DONE),
         ("FAILED", Ending.FAILED),
         ("CANCELED", Ending.FAILED),
@@ -93,11 +94,12 @@ def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink,
 )
 def test_a_job_ends_as_flink_says(flink, state, ending):
     job = found(flink)
-    flink.jobs[0]["state"] = state
+    flink.jobs[0].update(state=state, tasks={"running": 1, "total": 2})
     flink.failures = [OTHER] * 2
     text, how = job.look()
     assert how == ending
-    assert ("a worker was killed" in text) == (state == "FAILED")
+    assert ("killed: localhost:50000" in text) == (state in ("FAILED", "RESTARTING"))
+    assert text.startswith("running: some tasks wait") == (state == "RUNNING")
     assert not flink.cancelled
 
 
@@ -120,7 +122,7 @@ def test_a_job_manager_that_is_away_ends_no_waiting_and_one_that_forgets_does(fl
     flink.jobs.clear()
     text, ending = job.look()
     assert ending == Ending.FAILED
-    assert "--savepoint_path" in text
+    assert "--savepoint_path and its newest checkpoint, checkpoints/one/chk-N" in text
 
 
 def test_a_job_server_that_is_away_ends_no_waiting():
