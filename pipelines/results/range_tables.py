@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
 from mechanisms.items import Method
 from pipelines.aggregation.breakdown import slices
-from pipelines.aggregation.comparison import Ends
 from pipelines.aggregation.counts import WindowKey, page_of
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication
@@ -103,8 +101,6 @@ class _Sum:
             if not of_tables or row.value is None or not math.isfinite(row.value):
                 continue
             found = estimate_of(row, metric.limit)
-            if row.low is not None and row.high is not None:
-                found = replace(found, region=Ends(row.low, row.high))
             method = Method(row.method or Method.UNBIASED)
             figures = found, 1.0, found.n, self.windows, self.cycles, row.unit, method
             yield (row.kind, row.item), PooledItem(*figures, row.significant, [found])

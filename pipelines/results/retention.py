@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
+from pipelines.aggregation.comparison import Ends
 from pipelines.results.fields import grouped
 from pipelines.results.ordinals import metrics_of
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate, Window
@@ -117,17 +118,18 @@ def _of_arrived(row: EstimateRecord, arrived: Arrived) -> Estimate:
 
 
 def estimate_of(row: EstimateRecord, limit: int = 1) -> Estimate:
-    """Return the estimate of a row, with a normal interval; NaN and infinite where none is.
+    """Return the estimate of a row, with its interval of 95 %; NaN and infinite where none is.
 
     A pseudonym can have ``limit`` reports in the window, whose scores follow from what is stated.
     """
     value = math.nan if row.value is None else row.value
     error = math.inf if row.standard_error is None else row.standard_error
-    found = Estimate(value, error, row.reports, row.reports_by_level, reach=row.reach)
+    region = None if row.low is None or row.high is None else Ends(row.low, row.high)
+    made = Estimate(value, error, row.reports, row.reports_by_level, region=region, reach=row.reach)
     if row.forged_down is None or row.forged_up is None:
-        return found
+        return made
     one = (row.reports + 1) / limit
-    return replace(found, scores=(value - one * row.forged_down, value + one * row.forged_up))
+    return replace(made, scores=(value - one * row.forged_down, value + one * row.forged_up))
 
 
 def ends_of(found: Estimate) -> tuple[float | None, float | None, float | None]:

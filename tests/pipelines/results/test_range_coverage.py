@@ -55,20 +55,15 @@ def reports_of(
     if metric.kind != "constant":
         yes = source.binomial(true // len(sent), p[sent], shape)
         return yes + source.binomial((devices - true) // len(sent), 1 - p[sent], shape)
-    permanent = source.binomial(true, p[last], SEEDS) + source.binomial(
-        devices - true, 1 - p[last], SEEDS
-    )
+    permanent = source.binomial(true, p[last], SEEDS)
+    permanent += source.binomial(devices - true, 1 - p[last], SEEDS)
     kept = (p[sent] + p[last] - 1) / (2 * p[last] - 1)
     # The level that a device sends does not depend on its permanent response.
     parts = [permanent]
     for left in range(len(sent), 1, -1):
-        parts[-1:] = (
-            source.hypergeometric(
-                parts[-1], devices * left // len(sent) - parts[-1], devices // len(sent)
-            ),
-            parts[-1],
-        )
-        parts[-1] = parts[-1] - parts[-2]
+        whole, size = parts.pop(), devices // len(sent)
+        drawn = source.hypergeometric(whole, devices * left // len(sent) - whole, size)
+        parts += [drawn, whole - drawn]
     groups = np.stack(parts, axis=-1)[:, None, :]
     yes = source.binomial(groups, kept, shape)
     return yes + source.binomial(devices // len(sent) - groups, 1 - kept, shape)
@@ -105,6 +100,13 @@ def test_noise_that_is_drawn_anew_is_covered_as_stated(epsilons: tuple[float, ..
     found = shares_of(made, reports_of(made, np.random.default_rng(SEED)))
     check_binomial(covered(found[:, 2:], SHARE), SEEDS, 0.95, label=f"seed {SEED}")
     check_variance(found[:, 0], float(np.mean(found[:, 1] ** 2)), label=f"seed {SEED}")
+
+
+def test_a_range_of_one_window_has_its_interval() -> None:
+    made = two_values(2.0, constant=False)
+    rows = [*rows_of(made, "colour", [np.array([[23, 4]])], 0, "")]
+    found = {each.item: (each.low, each.high) for each in together(made, rows).records()}
+    assert found == {row.item: (row.low, row.high) for row in rows}
 
 
 @pytest.mark.parametrize(
