@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mechanisms.estimate import FLOOR_ERRORS, Estimate, two_sided
+from mechanisms.estimate import FLOOR_ERRORS, SCORE_REPORTS, Estimate, two_sided
 
 
 def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
@@ -34,7 +34,7 @@ def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
 def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """Return the average of estimates whose noise is independent, with a normal interval.
 
-    A single one keeps its own interval.
+    A single one of fewer than 200 reports keeps its own interval.
 
     ``weights`` are numbers of reports; those of a ratio are its estimated divisors, each the share
     of the reports that is present times their number, and may be negative by chance. Without a
@@ -48,7 +48,8 @@ def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
         parts = [*zip(estimates, weights, strict=True)]
         value = math.fsum(each.value * weight for each, weight in parts) / total
         error = math.hypot(*(each.standard_error * weight for each, weight in parts)) / total
-    region = estimates[0].region if len(estimates) == 1 else None
+    few = len(estimates) == 1 and estimates[0].n < SCORE_REPORTS
+    region = estimates[0].region if few else None
     return Estimate(value, error, sum(each.n for each in estimates), by_level, region=region)
 
 
