@@ -26,7 +26,7 @@ class ExitStatus(IntEnum):
     FAILED = 2, "not done, or not all of it; the last lines on standard error say why"
     UNDELIVERED = 3, "`sotto alerts` found new alerts, and somebody could not be notified"
     LOST = 4, "`sotto stream` ended its job: what it was to read next does not exist any more"
-    INTERRUPTED = 130, "interrupted by Ctrl-C or SIGTERM"
+    INTERRUPTED = 130, "interrupted by Ctrl-C, or by SIGTERM between two steps; at once: 143"
     NO_READER = 141, "the reader of the output has gone"
 
     @classmethod

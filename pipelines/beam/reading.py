@@ -268,7 +268,7 @@ class _Held:
         if end < position:
             raise LostError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
-                "has lost what it had confirmed, or the topic was created again; start it anew"
+                "has lost what it had confirmed, or the topic is another one: begin --from-scratch"
             )
         return end == position
 

@@ -426,5 +426,5 @@ def _check_id(broker: Broker, topic: str, id: str, at: int) -> None:
     if found != id:
         raise LostError(
             f"topic {topic} was deleted and created again since the pipeline read it: the pipeline "
-            "would go on after records that it has never read; start it anew"
+            "would go on after records that it has never read; start it anew, --from-scratch"
         )

@@ -73,7 +73,7 @@ class EmbeddedLog:
         return [path.name for path in partitions(self.path)]
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
-        return [self.partition(name) for name in self.names()]
+        return [self.partition(path.name) for path in partitions(self.path)]
 
     def partition(self, name: str) -> Partition:
         return _LogPartition(self.path / name)

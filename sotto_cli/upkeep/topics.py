@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 from sotto.columns import table
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.access import ROLES, grants
-from sotto.plan.durations import duration_text
+from sotto.plan.durations import UNITS, duration_text
 from sotto.plan.files import plans_of
 from sotto_cli import options
 
@@ -156,5 +156,6 @@ def _words(found: FoundTopic) -> list[str]:
     if found.settings["cleanup.policy"] == "compact":
         return [f"partitions {found.partitions}, replicas {found.replicas}, the newest stays"]
     retention = int(found.settings["retention.ms"])
-    stays = "for ever" if retention < 0 else duration_text(retention)
+    parts = (retention - retention % UNITS["d"], retention % UNITS["d"])
+    stays = "for ever" if retention < 0 else " ".join(map(duration_text, filter(None, parts)))
     return [f"partitions {found.partitions}, replicas {found.replicas}, records stay {stays}"]

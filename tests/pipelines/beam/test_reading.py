@@ -262,9 +262,9 @@ def test_a_topic_that_is_made_again_ends_the_pipeline(monkeypatch):
     cluster.ids[name] = "two"
     assert partition.poll(0, 9, EARLIEST, now_ms()) is None
     now += CHECKED_SECONDS
-    with pytest.raises(LostError, match="deleted"):
+    with pytest.raises(LostError, match="anew, --from-scratch"):
         source.partition(f"{name}@one/0")
-    with pytest.raises(LostError, match="deleted"):
+    with pytest.raises(LostError, match="anew, --from-scratch"):
         partition.poll(0, 9, EARLIEST, now_ms())
 
 
