@@ -90,27 +90,6 @@ def check_at_least(
         )
 
 
-def check_same_law(
-    one: ArrayLike,
-    two: ArrayLike,
-    *,
-    false_failure_rate: float = FALSE_FAILURE_RATE,
-    label: object = "",
-) -> None:
-    """Check that two tables of counts come from the same, unknown, law.
-
-    Given the total of an outcome in both, its count in the first is hypergeometric.
-    """
-    first, second = np.asarray(one, dtype=np.int64), np.asarray(two, dtype=np.int64)
-    if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"{first.shape} counts do not fit {second.shape} counts")
-    both, trials, total = first + second, int(first.sum()), int(first.sum() + second.sum())
-    tail = _rate(false_failure_rate, 2 * len(first))
-    below = stats.hypergeom.cdf(first, total, both, trials) < tail
-    above = stats.hypergeom.sf(first - 1, total, both, trials) < tail
-    _report(below | above, first, both * (trials / total), label)
-
-
 def check_normal(
     value: ArrayLike,
     expected: ArrayLike,

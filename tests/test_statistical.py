@@ -11,7 +11,6 @@ from statistical import (
     check_binomial,
     check_counts,
     check_normal,
-    check_same_law,
     check_variance,
 )
 
@@ -34,14 +33,6 @@ def test_right_proportions_pass_and_a_fault_of_five_percent_is_caught() -> None:
     check_binomial(int(generator.binomial(TRIALS, 0.25)), TRIALS, Fraction(1, 4))
     with pytest.raises(AssertionError, match="seed 7"):
         check_binomial(int(generator.binomial(TRIALS, 0.2375)), TRIALS, 0.25, label="seed 7")
-
-
-def test_equal_laws_pass_and_a_fault_of_five_percent_is_caught() -> None:
-    generator = np.random.default_rng(SEED)
-    one, two = generator.multinomial(TRIALS, LAW, size=2)
-    check_same_law(one, two)
-    with pytest.raises(AssertionError):
-        check_same_law(one, generator.multinomial(TRIALS, FAULTY))
 
 
 def test_normal_means_and_variances() -> None:

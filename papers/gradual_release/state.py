@@ -12,13 +12,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 from fractions import Fraction
-from math import lcm
+from math import lcm, prod
 from typing import Any
 
 from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.chain import Chain, Prior
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import SottoError
+from mechanisms.levels import GRAINS
+from mechanisms.number.several import SeveralAnswers
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -32,9 +36,8 @@ class RelaxationState:
 
     The first report, of the weakest level, is drawn when the state is made. The value is given as
     the mechanism's ``draw`` takes it, and kept as a keyed hash alone; ``chain`` and ``pseudonym``
-    fix the public coins. The mechanism has few outputs, or bits that are randomized one by one:
-    all outputs are enumerated. Any two values are neighbours; all reports together cost what the
-    last of them costs.
+    fix the public coins. Any two values are neighbours; all reports together cost what the last of
+    them costs.
 
     >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> from mechanisms.testing import SeededSource
@@ -69,9 +72,17 @@ class RelaxationState:
         level = len(self.outputs)
         if level == self._mechanism.levels:
             raise RelaxationStateError(f"there is no level {level}: the ladder ends below it")
-        before = self._mechanism.output_of(previous)
-        prior = self._mechanism.prior(symbol, self._chain, self._pseudonym)
-        drawn = following(self._mechanism.chain, prior, before, level, source)
+        mechanism, before = self._mechanism, self._mechanism.output_of(previous)
+        if isinstance(mechanism, SeveralAnswers):
+            priors = mechanism.priors(symbol, mechanism.coin(self._chain))
+            given, single = mechanism.chain.unpack(before), mechanism.chain.single
+            pairs = zip(priors, given, strict=True)
+            drawn = mechanism.chain.pack(
+                [following(single, *pair, level, source) for pair in pairs]
+            )
+        else:
+            prior = mechanism.prior(symbol, self._chain, self._pseudonym)
+            drawn = following(mechanism.chain, prior, before, level, source)
         self.outputs += (drawn.to_bytes(len(previous), "little"),)
         return self.outputs[-1]
 
@@ -82,20 +93,35 @@ class RelaxationState:
 def following(chain: Chain, prior: Prior, before: int, level: int, source: Source) -> int:
     """Draw the output of ``level`` given that of the level below, by the joint law of a chain.
 
-    An output's weight is C2[x, o2] T[o2, o1], summed over the encodings in ``prior``.
+    An output's weight is C2[x, o2] T[o2, o1], summed over the encodings in ``prior``. Outputs that
+    can be too many to enumerate are subsets, which T keeps or replaces, and vectors of bits.
     """
-    if isinstance(chain, BitChain) and chain.width > 1 and len(prior) == 1:
-        [(bits, _)] = prior
-        each = [BitChain(1, (ladder,)) for ladder in chain.ladders]
+    if isinstance(chain, SupportChain):
+        [(symbol, _)] = prior
+        keep = Fraction(chain.keeps[level - 1], GRAINS)
+        kept, new = keep * chain.probability(symbol, before, level), (1 - keep) / chain.total
+        return before if _chosen({1: kept, 0: new}, source) else chain.draw(symbol, source)[level]
+    if isinstance(chain, BitChain) and chain.width > 1:
+        each = [BitChain(1, (ladder,)) for ladder in chain.ladders] * chain.width
+        places, likely = range(chain.width), dict[int, Fraction]()
+        for bits, weight in prior:
+            seen = (each[i].law(bits >> i & 1, level - 1)[before >> i & 1] for i in places)
+            likely[bits] = prod(seen, start=Fraction(weight))
+        bits = _chosen(likely, source)
         return sum(
-            following(each[i % len(each)], ((bits >> i & 1, 1),), before >> i & 1, level, source)
-            << i
-            for i in range(chain.width)
+            following(each[i], ((bits >> i & 1, 1),), before >> i & 1, level, source) << i
+            for i in places
         )
     weights: dict[int, Fraction] = {}
+    # Noise that treats all symbols alike leads as often from one to another as back.
+    back = chain.step(before, level - 1) if isinstance(chain, SymbolChain) else None
     for value, weight in prior:
         for output, share in chain.law(value, level).items():
-            joint = weight * share * chain.step(output, level - 1).get(before, 0)
-            weights[output] = weights.get(output, Fraction(0)) + joint
+            step = chain.step(output, level - 1)[before] if back is None else back[output]
+            weights[output] = weights.get(output, Fraction(0)) + weight * share * step
+    return _chosen(weights, source)
+
+
+def _chosen(weights: dict[int, Fraction], source: Source) -> int:
     scale = lcm(*(each.denominator for each in weights.values()))
-    return choose({output: int(each * scale) for output, each in weights.items()}, source)
+    return choose({key: int(each * scale) for key, each in weights.items()}, source)

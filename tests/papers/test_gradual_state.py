@@ -30,11 +30,13 @@ def state_of(name: str, symbol: Any, source: SeededSource) -> RelaxationState:
         ("hadamard3", 2, 0),
         ("sampled", 0.4, 1.0),
         ("split-missing", 0.4, None),
-        ("bits-missing", None, 0.9),
+        ("bits-missing", 0.4, None),
+        ("wave", 0.4, None),
+        ("top", (2, 0, 1), (0, 2, 1)),
     ],
 )
 def test_reports_follow_the_law_of_a_chain(name: str, value: Any, other: Any) -> None:
-    source, n = SeededSource(SEED), 2000
+    source, n = SeededSource(SEED), 1000
     mechanism = build(SPECS[name], LADDER, "m")
     law = joint_law(mechanism, value, ID)
     seen: dict[tuple[int, ...], int] = dict.fromkeys(law, 0)
@@ -47,6 +49,22 @@ def test_reports_follow_the_law_of_a_chain(name: str, value: Any, other: Any) ->
     wrong = head_law(joint_law(mechanism, other, ID), 3)
     with pytest.raises(AssertionError):
         check_counts(list(seen.values()), [wrong[key] for key in seen])
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ({"name": "grr", "domain_size": 5000}, 5),
+        ({"name": "subset", "domain_size": 100, "subset_size": 27}, 7),
+        ({"name": "split_bits", "bits": 32, "missing": True}, 0.3),
+        ({"name": "sampled_vector", "dimensions": 40, "sampled": 20, "bits": 8}, (0.3,) * 40),
+    ],
+)
+def test_outputs_may_be_too_many_to_enumerate(spec: dict[str, Any], value: Any) -> None:
+    source, mechanism = SeededSource(SEED), build(spec, LADDER, "m")
+    state = RelaxationState(mechanism, value, ID, ID, source)
+    for _ in range(2):
+        assert mechanism.output_of(state.relax(value, state.outputs[-1], source)) >= 0
 
 
 def test_what_changes_is_refused_and_changes_nothing() -> None:

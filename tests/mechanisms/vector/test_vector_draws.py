@@ -172,3 +172,5 @@ def test_inputs_may_be_more_than_outputs() -> None:
     for value, points in ((0.0, [0, 0]), (0.25, [4, 4]), (1.0, [16, 16])):
         encoded = mechanism.encode((value,) * 4, bytes(16), bytes(16), SeededSource(1))
         assert mechanism.chain.unpack_inputs(encoded) == points
+        zeros = math.prod(mechanism.chain.single.law(point, 0)[0] for point in points)
+        assert mechanism.chain.law(encoded, 0)[0] == zeros
