@@ -74,8 +74,8 @@ def pack_change(key: WindowKey, change: Matrix) -> bytes:
 
     The matrix is levels u16, length u32, the window's cell u8, a zero, then i64.
     """
-    matrix = _MATRIX.pack(*change.shape, key.cell) + change.astype(_I64, copy=False).tobytes()
-    return _CHANGE.pack(*key[:3]) + matrix
+    head = _CHANGE.pack(*key[:3]) + _MATRIX.pack(*change.shape, key.cell)
+    return head + change.astype(_I64, copy=False).tobytes()
 
 
 def unpack_changes(data: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
@@ -111,7 +111,10 @@ def summed(parts: Iterable[bytes]) -> bytes:
     total: dict[WindowKey, Matrix] = {}
     for part in parts:
         for key, matrix in unpack_changes(part):
-            total[key] = total[key] + matrix if key in total else matrix
+            if key in total:
+                total[key] += matrix
+            else:
+                total[key] = matrix.copy()
     return b"".join(pack_change(key, total[key]) for key in sorted(total))
 
 
