@@ -107,6 +107,9 @@ def summed(parts: Iterable[bytes]) -> bytes:
     >>> one = pack_change(WindowKey(bytes(32), 0, 5), np.array([[1, 2, 3]]))
     >>> [matrix.tolist() for _, matrix in unpack_changes(summed([one, one]))]
     [[[2, 4, 6]]]
+    >>> earlier = pack_change(WindowKey(bytes(32), 0, 3), np.array([[4]]))
+    >>> summed([one, earlier]) == summed([earlier, one]) == earlier + one
+    True
     """
     total: dict[WindowKey, Matrix] = {}
     for part in parts:
