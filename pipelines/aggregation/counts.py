@@ -74,8 +74,8 @@ def pack_change(key: WindowKey, change: Matrix) -> bytes:
 
     The matrix is levels u16, length u32, the window's cell u8, a zero, then i64.
     """
-    matrix = _MATRIX.pack(*change.shape, key.cell) + change.astype(_I64, copy=False).tobytes()
-    return _CHANGE.pack(*key[:3]) + matrix
+    head = _CHANGE.pack(*key[:3]) + _MATRIX.pack(*change.shape, key.cell)
+    return head + change.astype(_I64, copy=False).tobytes()
 
 
 def unpack_changes(data: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
@@ -107,11 +107,17 @@ def summed(parts: Iterable[bytes]) -> bytes:
     >>> one = pack_change(WindowKey(bytes(32), 0, 5), np.array([[1, 2, 3]]))
     >>> [matrix.tolist() for _, matrix in unpack_changes(summed([one, one]))]
     [[[2, 4, 6]]]
+    >>> earlier = pack_change(WindowKey(bytes(32), 0, 3), np.array([[4]]))
+    >>> summed([one, earlier]) == summed([earlier, one]) == earlier + one
+    True
     """
     total: dict[WindowKey, Matrix] = {}
     for part in parts:
         for key, matrix in unpack_changes(part):
-            total[key] = total[key] + matrix if key in total else matrix
+            if key in total:
+                total[key] += matrix
+            else:
+                total[key] = matrix.copy()
     return b"".join(pack_change(key, total[key]) for key in sorted(total))
 
 

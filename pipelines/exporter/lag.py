@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pipelines.exporter.arrivals import Arrival, ArrivalTimes
 from pipelines.exporter.committed import Committed
@@ -26,9 +26,6 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.reader import EARLIEST, LogReader, partitions
 from sotto.plan.registry import Registry
-
-if TYPE_CHECKING:
-    pass
 
 #: Bytes that are read over all partitions; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
@@ -267,6 +264,5 @@ class WatchedDocuments:
         with closing(Reader(self._broker)) as reader:
             bounds = reader.bounds([name.partition for name in names])
         behind = (end - max(taken.get(each, 0), first) for each, (first, end) in bounds.items())
-        arrivals = self._arrivals.read(names)
-        times = [each.newest for each in arrivals if each.newest is not None]
+        times = [each.newest for each in self._arrivals.read(names) if each.newest is not None]
         return Documents(max(times, default=None), sum(max(each, 0) for each in behind))

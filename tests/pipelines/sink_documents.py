@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sqlalchemy as sql
+from committed_states import projected
 from made_documents import (
     health_document,
     period_document,
@@ -14,9 +15,8 @@ from made_documents import (
 )
 
 from pipelines.results.documents import parse
-from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.base import Advance, Applied, ReadTopic
-from pipelines.sinks.sql import Results, SqlSink
+from pipelines.sinks.sql import SqlSink
 
 TOPIC, ID = "reports-estimates", "first"
 _PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed")
@@ -91,7 +91,4 @@ class Feed:
 
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:
-    with Results(url) as results:
-        return {
-            (row["window_start"], row["item"]): row["value"] for row in results.table(ESTIMATES)
-        }
+    return {(row["window_start"], row["item"]): row["value"] for row in projected(url)["estimates"]}

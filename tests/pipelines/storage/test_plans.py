@@ -20,6 +20,7 @@ def test_what_is_kept_is_found(tmp_path):
     assert set(plans.load_all()) == {FIRST, SECOND}
     registry, candidates = plans.with_given([], {})
     assert set(registry.plans) == {FIRST, SECOND}
+    assert plans.with_given([], {})[0] is registry
     assert candidates[FIRST.fingerprint] == {"path": ("home", "away")}
     assert candidates[SECOND.fingerprint] == {}
 
