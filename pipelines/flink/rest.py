@@ -6,6 +6,7 @@ import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +58,7 @@ class JobManager:
 
     def failure(self, job: str) -> str:
         """Return why a job has failed last, in a line; empty if it has not."""
-        trace = next(iter(self.failures(job)), "")
-        causes = re.findall(r"^(?:Caused by: )?(\S.*)", trace, re.MULTILINE)
-        # The last cause may lack what one before it has beside the same text, such as an address.
-        last = causes[-1].partition(": ")[2] or causes[-1] if causes else ""
-        return next((each for each in causes if last in each), trace)
+        return cause_of(self.failures(job))
 
     def failures(self, job: str) -> list[str]:
         """Return the traces of a job's last failures, the newest first."""
@@ -94,9 +91,20 @@ class JobManager:
             ) from error
 
 
+def cause_of(failures: Sequence[str]) -> str:
+    """Return the cause that the newest of some failures' traces names; empty if there is none."""
+    trace = next(iter(failures), "")
+    causes = re.findall(r"^(?:Caused by: )?(\S.*)", trace, re.MULTILINE)
+    # The last cause may lack what one before it has beside the same text, such as an address.
+    last = causes[-1].partition(": ")[2] or causes[-1] if causes else ""
+    return next((each for each in causes if last in each), trace)
+
+
 def _job(said: dict[str, Any]) -> JobStatus:
-    named, tasks = (said["jid"], said["name"], said["state"]), said["tasks"]
-    return JobStatus(*named, tasks["running"], tasks["total"], said["start-time"])
+    tasks, began = said["tasks"], said["start-time"]
+    return JobStatus(
+        said["jid"], said["name"], said["state"], tasks["running"], tasks["total"], began
+    )
 
 
 def _first_error(error: urllib.error.HTTPError) -> str:

@@ -16,7 +16,7 @@ import grpc
 from apache_beam.runners.runner import PipelineState
 
 from pipelines.flink import JOB_PREFIX
-from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus
+from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus, cause_of
 
 #: A worker's error, as Flink shows it, when the next records do not exist any more.
 _LOST = re.compile(
@@ -118,21 +118,23 @@ class FlinkJob:
         """Return what Flink says; end a job that can read nothing more."""
         try:
             found = [each for each in self._manager.jobs() if each.id == self._id]
-            known = self._state(found[0]) if found else None
-            return known or JobState(_FORGOTTEN.format(self._id), Ending.FAILED)
+            if found:
+                return self._state(found[0])
+            return JobState(_FORGOTTEN.format(self._id), Ending.FAILED)
         except FlinkError as error:
             return JobState(str(error))
 
     def _state(self, job: JobStatus) -> JobState:
         if job.state == "FINISHED":
             return JobState("done", Ending.DONE)
+        failures = self._manager.failures(job.id)
         why = _INCOMPLETE if job.state == "RUNNING" and not job.well else ""
         if job.state in ("FAILED", "RESTARTING"):
-            why = self._manager.failure(job.id)
+            why = cause_of(failures)
         text = ": ".join(filter(None, (job.state.lower(), why)))
         if job.state in ENDED:
             return JobState(text, Ending.FAILED)
-        lost = [_LOST.search(each) for each in self._manager.failures(job.id)[:2]]
+        lost = [_LOST.search(each) for each in failures[:2]]
         # The same after a restart.
         if len(lost) == 2 and lost[0] and lost[1]:
             self._manager.cancel(job.id)
