@@ -33,7 +33,7 @@ from pipelines.storage.directory import LastRun, NoManifestError, Problem, State
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
-from sotto.clocks import now_ms
+from sotto.clocks import minute, now_ms
 from sotto.columns import time_text
 from sotto.errors import AggregationError, BrokerError, FormatError
 from sotto.plan.compiled import CompiledPlan
@@ -298,7 +298,7 @@ def _finish(driver: Driver, source: BoundedSource, as_of: int | None) -> RunResu
         return result
     if as_of is not None and interrupted.clock is not None and as_of < interrupted.clock:
         raise AggregationError(
-            f"as of {as_of} ms is before {interrupted.clock} ms, up to which an "
+            f"as of {minute(as_of)} is before {minute(interrupted.clock)}, up to which an "
             "interrupted run has begun to count"
         )
     if interrupted.items:
