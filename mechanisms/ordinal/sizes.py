@@ -25,10 +25,9 @@ def exp_less(epsilon: float | Fraction, left: int | Fraction, right: int | Fract
     if not left or not right:
         return not left and right > 0
     ratio = Fraction(right) / Fraction(left)
-    excess = ratio - 1
-    if excess <= 0:
+    if ratio <= 1:
         return False
-    log = math.log1p(float(excess)) if excess < 1 else log_ratio(ratio, Fraction(1))
+    log = log_ratio(ratio, Fraction(1))
     if abs(log - epsilon) > _SURE * max(log, float(epsilon)):
         return log > epsilon
     return exp_bounds(Fraction(epsilon))[1] < ratio
