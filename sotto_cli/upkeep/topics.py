@@ -156,6 +156,6 @@ def _words(found: FoundTopic) -> list[str]:
     if found.settings["cleanup.policy"] == "compact":
         return [f"partitions {found.partitions}, replicas {found.replicas}, the newest stays"]
     retention = int(found.settings["retention.ms"])
-    parts = (retention - retention % UNITS["d"], retention % UNITS["d"])
-    stays = "for ever" if retention < 0 else " ".join(map(duration_text, filter(None, parts)))
+    parts = filter(None, (retention - retention % UNITS["d"], retention % UNITS["d"]))
+    stays = "for ever" if retention < 0 else " ".join(map(duration_text, parts)) or "0ms"
     return [f"partitions {found.partitions}, replicas {found.replicas}, records stay {stays}"]
