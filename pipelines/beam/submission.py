@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from pipelines.beam.runners import Runner
 from pipelines.beam.transforms import ReadReports, WriteEstimates, WriteRejects, aggregated
 from pipelines.flink import JOB_PREFIX
 from pipelines.sinks.base import RejectsSink, Sink
-from pipelines.sinks.kafka import DocumentsSink, QuarantineSink
+from pipelines.sinks.kafka import DocumentsSink, EstimatesTopic, QuarantineSink
 from pipelines.sinks.quarantine import RejectsFolder
 from pipelines.sinks.registry import open_sink
 from pipelines.sources.base import ReportSource
@@ -67,6 +67,12 @@ class Topics:
                 found.check(topic, registry.horizon)
             for kind in ("estimates", "quarantine"):
                 found.check_sink(SinkTopic(self.name, kind), stay)
+
+    def occupied(self) -> bool:
+        """Return whether the topic of estimates has documents."""
+        estimates = EstimatesTopic(self.broker, SinkTopic(self.name, "estimates"))
+        with closing(estimates.records(estimates.found().partitions, {})) as records:
+            return next(records, None) is not None
 
     def sources(self) -> list[ReportSource]:
         first = min(topic.epoch for topic in self.topics)
@@ -213,6 +219,12 @@ def submit(
             "whose state it is, which holds the name of what that has published"
         )
     io.check(registry)
+    if before is None and not anew and isinstance(io, Topics) and io.occupied():
+        raise AggregationError(
+            f"{io.name}-estimates has documents of another job, and sinks would take none of this "
+            f"one's: give that job's folder instead of {folder.path}; or --from-scratch, with "
+            "sotto sink --replace or another database"
+        )
     job = folder.begin(registry.plans, strings, before, anew=anew)
     named = {f"sotto_{name}": value for name, value in settings.items()}
     pipeline = runner.pipeline(JOB_PREFIX + job, {"sotto_job": job, **named})

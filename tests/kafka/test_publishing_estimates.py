@@ -23,6 +23,7 @@ from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
+from pipelines.beam.submission import JobFolder, Topics, submit
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.base import SinkError
 from pipelines.sinks.committed import Note
@@ -38,6 +39,7 @@ from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 
+DAY = Stay(86_400_000, 86_400_000)
 #: Reports that a run of these tests takes at most.
 MAX_REPORTS = 10
 
@@ -266,3 +268,14 @@ def test_the_commands(local, job, plan_file, capfd, monkeypatch):
     monkeypatch.setattr(Transfer, "run", interrupted)
     assert main([*sink, "--follow", "--every", "50ms"]) == 0
     job.check()
+
+
+def test_a_stream_of_another_folder_is_refused_beside_documents(job, tmp_path):
+    with connected(job.broker) as topics:
+        assert topics.create_sink(SinkTopic(job.topic.name, "quarantine"), 1, 1, DAY)
+    job.send(1)
+    job.aggregate()
+    other, io = JobFolder(tmp_path / "other"), Topics(job.broker, (job.topic,))
+    with pytest.raises(AggregationError, match=f"{job.estimates} has documents of another job"):
+        submit(other, io, [small_plan()], {}, [], until_end=True)
+    assert other.job() is None
