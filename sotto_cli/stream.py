@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     options.warn_unsigned(folder.plans.with_given(plans, {})[0].plans)
     flink = FlinkJob(args.flink) if args.flink else None
     job: SubmittedJob
+    waits = not args.detach
     if flink is not None and flink.find(folder.job()):
         if args.from_scratch or any(each.startswith("--savepoint_path") for each in args.beam):
             raise AggregationError(f"stop the job first, with a savepoint: it runs, {flink.page}")
@@ -111,7 +112,9 @@ def run(args: argparse.Namespace) -> int:
             if flink.wait_until_known(folder.job(), options.say):
                 where, job = f", {flink.page}", flink
         print(f"submitted: job {folder.job()}{where}", flush=True)
-    return ExitStatus.DONE if args.detach else _wait(job, folder, watched)
+        # One that has failed already, for want of its savepoint for example, is told in any case.
+        waits = waits or job.look().ending is not None
+    return _wait(job, folder, watched) if waits else ExitStatus.DONE
 
 
 def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:

@@ -29,6 +29,8 @@ _KNOWN_SECONDS = 120.0
 #: After so many of these it is said what is waited for.
 _SILENT_SECONDS = 10.0
 _POLL_SECONDS = 0.5
+#: States before it is known whether a job can begin, with its savepoint for example.
+_BEGINNING = ("INITIALIZING", "CREATED")
 
 
 class Ending(StrEnum):
@@ -89,22 +91,27 @@ class FlinkJob:
 
         FlinkError if Flink does not answer.
         """
+        found = self._newest(job)
+        return found is not None and found.state not in ENDED
+
+    def _newest(self, job: str | None) -> JobStatus | None:
         named = [each for each in self._manager.jobs() if each.name == f"{JOB_PREFIX}{job}"]
         found = max(named, key=lambda each: each.began, default=None)
         self._id = None if found is None else found.id
-        return found is not None and found.state not in ENDED
+        return found
 
     def wait_until_known(self, job: str | None, say: Callable[[str], None]) -> bool:
-        """Return whether it is found soon after the job server has taken it.
+        """Return whether another job than was found before is, soon after it was submitted.
 
         ``say``: called once with what is waited for, if that takes long.
         """
-        began, said = time.monotonic(), False
+        before, began, said = self._id, time.monotonic(), False
         while (waited := time.monotonic() - began) < _KNOWN_SECONDS:
             why = f"{self._manager.url} does not list the job yet"
             # The job is submitted, whether or not Flink answers now.
             try:
-                if self.find(job):
+                found = self._newest(job)
+                if found is not None and found.id != before and found.state not in _BEGINNING:
                     return True
             except FlinkError as error:
                 why = str(error)

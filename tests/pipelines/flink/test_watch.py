@@ -82,6 +82,24 @@ def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink,
     assert said == ["submitted; waiting for Flink, for up to 120 s: no job manager answers"]
 
 
+def test_a_job_that_fails_as_soon_as_it_is_submitted_is_found(flink, monkeypatch):
+    flink.begin("sotto-a", "old", "CANCELED", 1)
+    job = FlinkJob("http://flink:8081/")
+    assert not job.find("a")
+    states = iter([None, "INITIALIZING", "FAILED"])
+
+    def wait(_: float) -> None:
+        if (state := next(states)) is not None:
+            flink.begin("sotto-a", "new", state, 5)
+            del flink.jobs[1:-1]
+
+    monkeypatch.setattr("time.sleep", wait)
+    assert job.wait_until_known("a", [].append)
+    flink.failures = [OTHER]
+    assert job.look().ending == Ending.FAILED
+    assert not [*states]
+
+
 @pytest.mark.parametrize(
     ("state", "ending"),
     [
