@@ -15,11 +15,11 @@ import pytest
 from html_pages import Html
 from invented_results import NASTY, PLAN, app_of, ask, changed_results, write_results
 
-from pipelines.http.server import is_loopback
+from pipelines.http.server import HeadFilter, is_loopback
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering
 from pipelines.web.access import Access, new_token, token_of
-from pipelines.web.application import Site, application
+from pipelines.web.application import HEADERS, Site, application
 from sotto.errors import ParameterError
 from sotto.plan.segments import Experiment
 
@@ -130,6 +130,7 @@ def test_a_program_gives_the_token_in_a_header(guarded):
 
 
 def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
+    guarded = HeadFilter(guarded, HEADERS)
     wrong = ask(guarded, "/login", "POST", b"token=wrong")
     assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
     assert 'role="alert"' in wrong.text
