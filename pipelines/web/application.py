@@ -28,6 +28,7 @@ from starlette.routing import Route
 from pipelines.alerts.watch import AlertWatch
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
 from pipelines.http.problems import Faults, body_of, problem
+from pipelines.http.server import NO_TELEMETRY
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.fields import milliseconds
 from pipelines.results.notes import Notes
@@ -299,6 +300,7 @@ def application(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
         routes=[
             *routes("/", overview, OVERVIEW.name),
             *(
