@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import traceback
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from subprocess import PIPE
 from unittest import mock
 
@@ -48,11 +49,12 @@ USED = "type: boolean, measure: {used: open}, window: 7d, ladder: [{epsilon: 26}
 
 
 def text(*names, expires="2036-12-31", **changes):
-    head = plan_head("trial", (900, 90000), expires=expires)
     metrics = {name: f"{MEASURES[name]}, {SURE}" for name in names} | changes
-    return head + "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
+    lines = "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
+    return plan_head("trial", (900, 90000), expires=expires) + lines
 
 
+@cache
 def plan(*names, **changes):
     return parse_plan(text(*names, **changes)).compile()
 
@@ -677,7 +679,7 @@ def test_kills_lose_and_double_nothing(path):
 
 
 def test_a_file_of_before_there_were_measures_goes_on(path, clock):
-    plain = parse_plan(text(theme=f"type: boolean, {SURE[14:]}")).compile()
+    plain = plan(theme=f"type: boolean, {SURE[14:]}")
     SeededClient(plain, seed=1, state=path, clock=clock).close()
     before_measures(path)
     assert read_file(path).measured == ()
