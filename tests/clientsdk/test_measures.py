@@ -623,13 +623,16 @@ client.close()
 
 
 def counters(path, code, number):
-    """Processes that count on one file, and wait for a line each before they begin."""
+    """Processes that count on one file, and begin once all of them are ready."""
     wide = f"type: number, range: [0, 99999999], outside: clip, measure: {{count: event}}, {SURE}"
     compiled = plan(events=wide)
     given = COUNTING + code, path, compiled.to_json().hex()
     workers = [start(*given, stdin=PIPE) for _ in range(number)]
     for worker in workers:
         assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
     return compiled, workers
 
 
@@ -646,9 +649,6 @@ def total(path, compiled):
 def test_eight_processes_count_exactly(path):
     compiled, workers = counters(path, SO_MANY, 8)
     for worker in workers:
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    for worker in workers:
         out, err = worker.communicate(timeout=600)
         assert (worker.returncode, out.count("x")) == (0, 100), err
     assert total(path, compiled) == 800
@@ -662,9 +662,6 @@ def test_kills_lose_and_double_nothing(path):
     for seed in range(5):
         compiled, workers = counters(path, UNTIL_KILLED, 3)
         rng = random.Random(seed)
-        for worker in workers:
-            worker.stdin.write("go\n")
-            worker.stdin.flush()
         for worker in workers:
             for _ in range(rng.randrange(1, 40)):
                 acknowledged += len(os.read(worker.stdout.fileno(), 1))
