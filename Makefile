@@ -35,7 +35,7 @@ SHOW_PIP := awk '/^Collecting/ && ++n % 25 == 0 {print "  " n " packages found";
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: help venv browser demo test test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock wheels clean
+.PHONY: help venv browser demo test test-all test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock wheels clean
 
 ##@ To see what it does
 
@@ -59,9 +59,12 @@ $(STAMP): requirements.lock pyproject.toml
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# One of three processes waits for servers most of the time.
+# The types of a fresh clone take one processor a minute or two, beside which tests run.
 test: venv  ## everything that CI checks: format, lint, types, all tests
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target browser lint
+	@$(MAKE) --no-print-directory --jobs 2 lint test-all
+
+# One of three processes waits for servers most of the time.
+test-all: venv browser
 	$(BIN)/python -m pytest --numprocesses 3
 
 test-unit: venv  ## the quick tests only

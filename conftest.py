@@ -14,7 +14,8 @@ Temporary files are in memory if there is room: thousands of durable commits wai
 
 Children that tests fork and kill use no gRPC, whose own handlers of forks now and then abort them.
 
-A Java that lives for seconds starts sooner, and takes half the processor, where it optimizes less.
+A Java that lives for seconds starts sooner, and takes half the processor, where it optimizes less
+and does not verify the classes of archives whose digests are pinned.
 
 A process may have as many open files as most systems let a user's have.
 
@@ -73,7 +74,10 @@ for _name in ("no_proxy", "NO_PROXY"):
 _limit = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, _limit[1]))
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 for _name in ("DO_NOT_TRACK", *CI):

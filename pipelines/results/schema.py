@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ import sqlalchemy as sql
 from sqlalchemy.schema import CreateTable, SetColumnComment, SetTableComment
 
 from pipelines.results import tables
-from pipelines.results.views import VIEWS, View
+from pipelines.results.views import VIEWS
 from sotto.errors import AggregationError
 
 #: The message about a database whose tables this release does not read.
@@ -147,7 +146,7 @@ def _change(connection: sql.Connection) -> None:
 def digest(dialect: str) -> str:
     """Return the digest of the schema that this Sotto makes; it changes with any part of it."""
     made = sql.create_mock_engine(f"{dialect}://", executor=lambda *_: None).dialect
-    parts = list(_views(dialect))
+    parts = [*_views(dialect)]
     for metadata in _METADATA:
         for table in metadata.sorted_tables:
             parts.append(str(CreateTable(table).compile(dialect=made)))
@@ -155,26 +154,24 @@ def digest(dialect: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _statements(dialect: str) -> Iterator[str]:
-    """Yield what creates the views, and the one that says which schema it is."""
-    yield from _views(dialect)
-    yield f"CREATE VIEW {VERSION} AS SELECT '{digest(dialect)}' AS digest"
+def _statements(dialect: str) -> list[str]:
+    """Return what creates the views, and the one that says which schema it is."""
+    return [*_views(dialect), f"CREATE VIEW {VERSION} AS SELECT '{digest(dialect)}' AS digest"]
 
 
-def _views(dialect: str) -> Iterator[str]:
+@cache
+def _views(dialect: str) -> list[str]:
     made = sql.create_mock_engine(f"{dialect}://", executor=lambda *_: None).dialect
+    statements = []
     for view in VIEWS:
-        yield _created(view, made)
+        query = view.shown.compile(dialect=made, compile_kwargs={"literal_binds": True})
+        statements.append(f"CREATE VIEW {view.name} AS {query}")
         if made.supports_comments:
-            yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.comment)}"
+            statements.append(f"COMMENT ON VIEW {view.name} IS {_quoted(view.comment)}")
             for column in view.columns:
                 said = _quoted(column.about.text)
-                yield f"COMMENT ON COLUMN {view.name}.{column.name} IS {said}"
-
-
-def _created(view: View, dialect: sql.Dialect) -> str:
-    query = view.shown.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-    return f"CREATE VIEW {view.name} AS {query}"
+                statements.append(f"COMMENT ON COLUMN {view.name}.{column.name} IS {said}")
+    return statements
 
 
 def _quoted(text: str) -> str:

@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import traceback
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from subprocess import PIPE
 from unittest import mock
 
@@ -48,11 +49,12 @@ USED = "type: boolean, measure: {used: open}, window: 7d, ladder: [{epsilon: 26}
 
 
 def text(*names, expires="2036-12-31", **changes):
-    head = plan_head("trial", (900, 90000), expires=expires)
     metrics = {name: f"{MEASURES[name]}, {SURE}" for name in names} | changes
-    return head + "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
+    lines = "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
+    return plan_head("trial", (900, 90000), expires=expires) + lines
 
 
+@cache
 def plan(*names, **changes):
     return parse_plan(text(*names, **changes)).compile()
 
@@ -621,13 +623,16 @@ client.close()
 
 
 def counters(path, code, number):
-    """Processes that count on one file, and wait for a line each before they begin."""
+    """Processes that count on one file, and begin once all of them are ready."""
     wide = f"type: number, range: [0, 99999999], outside: clip, measure: {{count: event}}, {SURE}"
     compiled = plan(events=wide)
     given = COUNTING + code, path, compiled.to_json().hex()
     workers = [start(*given, stdin=PIPE) for _ in range(number)]
     for worker in workers:
         assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
     return compiled, workers
 
 
@@ -644,9 +649,6 @@ def total(path, compiled):
 def test_eight_processes_count_exactly(path):
     compiled, workers = counters(path, SO_MANY, 8)
     for worker in workers:
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    for worker in workers:
         out, err = worker.communicate(timeout=600)
         assert (worker.returncode, out.count("x")) == (0, 100), err
     assert total(path, compiled) == 800
@@ -661,9 +663,6 @@ def test_kills_lose_and_double_nothing(path):
         compiled, workers = counters(path, UNTIL_KILLED, 3)
         rng = random.Random(seed)
         for worker in workers:
-            worker.stdin.write("go\n")
-            worker.stdin.flush()
-        for worker in workers:
             for _ in range(rng.randrange(1, 40)):
                 acknowledged += len(os.read(worker.stdout.fileno(), 1))
             worker.send_signal(signal.SIGKILL)
@@ -677,7 +676,7 @@ def test_kills_lose_and_double_nothing(path):
 
 
 def test_a_file_of_before_there_were_measures_goes_on(path, clock):
-    plain = parse_plan(text(theme=f"type: boolean, {SURE[14:]}")).compile()
+    plain = plan(theme=f"type: boolean, {SURE[14:]}")
     SeededClient(plain, seed=1, state=path, clock=clock).close()
     before_measures(path)
     assert read_file(path).measured == ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from mechanisms.base import Mechanism
 from mechanisms.category.subset_selection import SubsetSelection
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.counts import WindowCounts, WindowKey
+from pipelines.aggregation.counts import WindowCounts
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
@@ -56,6 +57,7 @@ metrics:
 """
 
 
+@cache
 def plan() -> CompiledPlan:
     """Return a plan with a metric of every kind of mechanism, at the levels 0.5, 1 and 2."""
     domains = {
@@ -206,8 +208,7 @@ def results(
     assert not stepped.rejects, "every report counts"
     ((key, counts),) = stepped.changes.items()
     strings = {compiled.fingerprint: {name: [each.decode() for each in STRINGS]}}
-    windows: list[tuple[WindowKey, WindowCounts]] = [(key, WindowCounts(1, counts))]
-    (row,), estimates = rows_of_windows(windows, registry, strings)
+    (row,), estimates = rows_of_windows([(key, WindowCounts(1, counts))], registry, strings)
     return row, estimates
 
 

@@ -175,11 +175,11 @@ def test_the_description_says_what_each_column_means(api: Api) -> None:
     assert {each["name"] for each in described["parameters"]} >= {"metric", "segment", "item"}
 
 
-@pytest.fixture
-def weekly(tmp_path: Path) -> Api:
+@pytest.fixture(scope="module")
+def weekly(tmp_path_factory: pytest.TempPathFactory) -> Api:
     """Three windows of 900 reports each, whose plan is known."""
-    write_results(tmp_path)
-    return Api(tmp_path / "results.db", plans=[PLAN])
+    write_results(folder := tmp_path_factory.mktemp("weekly"))
+    return Api(folder / "results.db", plans=[PLAN])
 
 
 def test_ranges_of_windows_are_put_together(weekly: Api) -> None:

@@ -1,4 +1,7 @@
-"""The queries of docs/guides/results.md, in SQLite and by DuckDB from files; the notebook."""
+"""The queries of docs/guides/results.md, in SQLite and by DuckDB from files; the notebook.
+
+Datasette and notebooks take a second to import, which each process that collects tests would pay.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
-import nbformat
 import pytest
-from datasette.app import Datasette
 from documented_queries import DEVICES, comparable, grafana_queries, queries
-from nbclient import NotebookClient
 
 from examples.notebooks.small_job import play
 from sotto_cli import main
@@ -46,6 +46,8 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
 
 
 def test_datasette_answers_documented_queries(state: Path) -> None:
+    from datasette.app import Datasette
+
     asked = [*queries(), *grafana_queries()]
 
     async def answers() -> list[list[list[object]]]:
@@ -66,6 +68,9 @@ def test_datasette_answers_documented_queries(state: Path) -> None:
 def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in cells), "strip its outputs"
