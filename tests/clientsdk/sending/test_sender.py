@@ -104,35 +104,6 @@ def test_what_is_buffered_when_consent_is_withdrawn_is_not_synced(
     assert client.ledger().pending == ()
 
 
-@pytest.mark.parametrize("broken", ["publish", "sync"])
-def test_an_error_that_is_none_of_ours_is_told_and_nothing_is_lost(broken):
-    """It is counted, and of what it says, or leads to, nothing is told."""
-
-    class Broken(MemoryPublisher):
-        def publish(self, shard, message):
-            self.do("publish", message)
-            super().publish(shard, message)
-
-        def sync(self):
-            self.do("sync", b"")
-
-        def do(self, what, message):
-            if what == broken:
-                raise RuntimeError(f"a bug at {message!r}")
-
-    client = device(publisher=Broken())
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    result = client.flush()
-    assert (result.sent, result.remaining) == (0, 1)
-    assert str(result.error) == "the publisher raised RuntimeError"
-    assert result.error.__context__ is result.error.__traceback__ is None
-    assert client.stats().send_errors == 1
-    client.publisher.do = lambda what, message: None
-    assert client.flush().sent == 1
-    assert client.stats().due == 0
-
-
 def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 150)
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 2000)
