@@ -113,7 +113,8 @@ class Invariants:
       is spent is reserved, and neither ever falls; a refused value reserves nothing, and neither
       recording nor sending goes beyond the ceilings. A withdrawal refunds nothing.
     - After an accident what was spent is still reserved, and no period has more than its ceiling.
-    - Nothing waits, and nothing is sent, without consent.
+    - Nothing waits, no pseudonym is kept, and nothing is sent, without consent.
+    - No line is logged at a use that a measure counts.
     - A chain that no longer waits, pseudonym and key of a period that is through, the secret of
       an earlier one, an arm's secret and a permanent response that were erased are in no byte of
       any file. The secret of panels stays as it is.
@@ -151,9 +152,14 @@ class Invariants:
         if verb == "flush" and before is not None and not before.consent:
             assert self.collector.messages == self._messages, "something is sent without consent"
         self._messages = self.collector.messages
+        if verb in ("count", "reach", "feed") and came == "accepted":
+            assert not self.machine.log.lines, "a line tells of a use"
         if ledger is not None:
             if verb in ("withdraw", "flush", "start") and not ledger.consent:
-                assert not ledger.pending or self.machine.owes, "something waits without consent"
+                names = [each.pseudonym or each.signed_pseudonym for each in ledger.periods]
+                assert self.machine.owes or not any((*ledger.pending, *names)), (
+                    "something waits without consent"
+                )
             self._amounts(ledger)
             if before is not None:
                 self._changes(before, ledger, verb, came)

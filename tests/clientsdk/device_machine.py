@@ -494,10 +494,6 @@ def _said(outcome: Outcome) -> str:
 #: The result of a step that expects none.
 _USUAL = {
     **dict.fromkeys(("record", "count", "reach", "feed"), "accepted"),
-    "agree": "yes",
-    "withdraw": "yes",
-    "renew": "yes",
+    **dict.fromkeys(("agree", "withdraw", "renew", "told", "words"), "yes"),
     "start": "started",
-    "told": "yes",
-    "words": "yes",
 }

@@ -6,7 +6,7 @@ import struct
 import subprocess
 
 import pytest
-from device_plans import START, VAST, WEEK, items, plan
+from device_plans import HOUR, START, VAST, WEEK, items, plan, reports
 from scripts import FORK, run
 from waiting import at_once
 
@@ -44,10 +44,26 @@ def cost(client, name="app"):
     return client.plan.metric(name).cost
 
 
-# A period of it.
+# Counts, which no file, outcome, time or error may tell.
 
 
-# Counts, which no file, outcome or error may tell.
+def test_nothing_but_the_payload_depends_on_the_items():
+    def life(named, seed):
+        client, told = device(seed=seed), []
+        for each in named:
+            told.append((client.record("app", each), client.next_due(), client.ledger()))
+            client.clock.advance(hours=9)
+        due = client.clock.now = client.next_due()
+        told.append((client.flush(), client.next_due(), client.ledger()))
+        sent = [report._replace(payload=b"") for report in reports(client.publisher.messages)]
+        return due, told, sent
+
+    lives = [life("aaaaaaaaaa", seed) for seed in range(40)]
+    assert lives == [life("abcabcabcz", seed) for seed in range(40)]
+    assert len({due for due, *_ in lives}) == 40
+    assert all(
+        START + WEEK <= due < START + WEEK + HOUR and len(sent) == 1 for due, _, sent in lives
+    )
 
 
 def test_no_byte_of_any_file_changes_while_items_are_counted(path):

@@ -13,7 +13,7 @@ from sotto.wire.format import MAX_MESSAGE
 
 
 class Buffering(MemoryPublisher):
-    """Loses what it holds when told to."""
+    """Loses what it holds, or has a bug, when told to."""
 
     def __init__(self, *fates):
         super().__init__()
@@ -25,8 +25,8 @@ class Buffering(MemoryPublisher):
 
     def sync(self):
         held, self.held = self.held, []
-        if self.fates and self.fates.pop(0) == "lose":
-            raise PublishError("lost")
+        if self.fates:
+            raise self.fates.pop(0)
         self.messages += held
 
 
@@ -37,11 +37,14 @@ def device(*metrics, seed=1, **options):
 
 
 def test_a_buffering_publisher_is_believed_only_once_it_has_synced():
-    client = device(publisher=Buffering("lose", "keep"))
+    client = device(publisher=Buffering(PublishError("lost"), RuntimeError("a bug")))
     client.record("colour", "a")
     client.clock.advance(hours=3)
-    result = client.flush()
-    assert (result.sent, result.remaining, str(result.error)) == (0, 1, "lost")
+    for said in ("lost", "the publisher raised RuntimeError"):
+        result = client.flush()
+        assert (result.sent, result.remaining) == (0, 1)
+        assert str(result.error) == said
+        assert result.error.__context__ is result.error.__traceback__ is None
     assert client.flush().sent == 1
     assert len(client.publisher.messages) == 1
 
