@@ -206,14 +206,11 @@ def test_it_stands_also_where_the_guard_cannot_be_written(path, monkeypatch):
     client, other = device(path), device(path)
     write = ConsentKeeper._write_agreement
 
-    def fail(where, found):
-        raise StoreError("no")
-
     def late(self, *arguments):
         other.withdraw_consent()
         return write(self, *arguments)
 
-    monkeypatch.setattr(rollback_guard, "advance", fail)
+    monkeypatch.setattr(rollback_guard, "advance", _not_noted)
     assert client.give_consent()
     monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
     assert not client.give_consent()
@@ -227,12 +224,8 @@ def _not_noted(*_):
 def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch):
     client = device(path)
     client.withdraw_consent()
-
-    def fail(where, note):
-        raise StoreError("no")
-
     with monkeypatch.context() as patched:
-        patched.setattr(rollback_guard, "lift_withdrawal", fail)
+        patched.setattr(rollback_guard, "lift_withdrawal", _not_noted)
         with pytest.raises(StoreError):
             client.give_consent(again=True)
     assert client.consent is Consent.WITHDRAWN
