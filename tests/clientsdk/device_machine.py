@@ -442,6 +442,9 @@ class DeviceMachine:
         self._told_of = len(self.receiver.messages)
         return ", ".join(f"{self._name(each)} {each.level + 1}" for each in found) or "nothing"
 
+    def _gone(self, who: str, words: list[str]) -> None:
+        """Look for what is gone in every byte, also where erasing it is still owed."""
+
     def _answers(self, who: str, words: list[str]) -> str:
         """Say the answers of each metric, period by period."""
         found: dict[str, list[str]] = {}

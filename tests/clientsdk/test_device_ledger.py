@@ -71,6 +71,13 @@ def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     assert read_file(path) == ledger
 
 
+def test_a_file_of_before_there_were_measures_has_none(path):
+    device(path).close()
+    for change in ("DROP TABLE measure", "PRAGMA user_version = 7"):
+        alter(path, change)
+    assert read_file(path).measured == ()
+
+
 OTHER = plan(version=7).to_json().hex()
 
 

@@ -274,16 +274,21 @@ def test_another_process_raises_neither_what_a_client_may_record_nor_what_it_may
     result = strict.flush()
     assert (result.sent, result.lapses.ceiling) == (2, 6)
     assert strict.ledger().spent == 2_000_000
+    clock.advance(days=7)
+    assert (strict.record("colour", "a") is Outcome.ACCEPTED) is (how != "lifetime")
 
 
 @pytest.mark.parametrize("how", STRICT)
 def test_what_a_person_agrees_to_in_a_client_holds_for_it_as_far_as_its_settings_allow(
     monkeypatch, tmp_path, how
 ):
-    strict, _ = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
+    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
     assert strict.renew_consent(Ceilings(5_000_000, 640_000_000))
     accepted = [strict.record("colour", "a") for _ in range(8)].count(Outcome.ACCEPTED)
     assert accepted == (5 if how == "ceilings" else 2)
+    assert other.renew_consent()
+    assert strict.ledger().ceilings == plan(EIGHT).ceilings
+    assert (strict.record("colour", "a") is Outcome.ACCEPTED) is (how == "ceilings")
 
 
 def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monkeypatch, tmp_path):
