@@ -113,6 +113,10 @@ def renewed(
     total without segments is published again when ``LATE_GROWTH`` times as many have come; and any,
     then without segments, when the minimum of reports have gone. A publication replaces
     another one only if its error will be smaller, or reports have gone.
+
+    As few reports gone as ``LATE_GROWTH`` allows to come take no figures away: segments stay, and
+    so does a total after which none may follow. Else whoever has the minimum of pseudonyms could
+    have them revoked, and a window of any size withheld.
     """
     first, *_ = window.values()
     complete, tables = first.complete, {cell: each.counts for cell, each in window.items()}
@@ -131,15 +135,17 @@ def renewed(
         last = replace(now, history=before.history[:-1])
         left = _published(last, plan, metric, before.counts, least)
         before = now = replace(now, counts=left.counts, strata=left.strata)
-    gone = bool(before.counts) and come <= before.come - least
+    most_stay = come * LATE_GROWTH > before.come
+    keeps = before.segments and bool(plan.attributes) and most_stay
+    gone = bool(before.counts) and come <= before.come - least and not keeps
     growth = LATE_GROWTH if now.complete else EARLY_GROWTH
-    more = completed or come >= max(least, growth * before.come)
-    if before.complete and before.counts and plan.attributes:
-        more = False
+    settled = before.complete and bool(before.counts and plan.attributes)
+    more = completed or (not settled and come >= max(least, growth * before.come))
     if gone or more:
         room = len(before.history) < (MOST if now.complete else MOST_OPEN)
         made = _published(now, plan, metric, tables, least) if room else NOTHING
-        if gone or _error(metric, made.counts) < _error(metric, before.counts):
+        anew = gone and bool(made.counts or not most_stay)
+        if anew or _error(metric, made.counts) < _error(metric, before.counts):
             shown = now.complete and (completed or not before.history)
             return replace(
                 now,
@@ -181,9 +187,7 @@ def _reports(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> Matrix:
 
 def _error(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> float:
     """Return about which standard error a share has that is made of tables."""
-    if not tables:
-        return np.inf
-    return expected_error(metric.mechanism, _reports(metric, tables).tolist())
+    return expected_error(metric.mechanism, _reports(metric, tables).tolist()) if tables else np.inf
 
 
 def _published(

@@ -25,6 +25,7 @@ from pipelines.collector.limits import Limits, OverloadError, Room, Share, Token
 from pipelines.collector.plans import ServedPlans
 from pipelines.http import problems
 from pipelines.http.kept import answered
+from pipelines.http.server import NO_TELEMETRY
 from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
 from sotto.wire.format import HEADER, pseudonym_of
@@ -127,14 +128,7 @@ def application(
         # To where, and whether with TLS, only a proxy before it knows.
         redirect_slashes=False,
         lifespan=lifespan,
-        # It would export addresses and headers where the environment asks it to.
-        telemetry={
-            "tracing": False,
-            "metrics": False,
-            "logs": False,
-            "operation_spans": False,
-            "auto_configure": False,
-        },
+        telemetry=NO_TELEMETRY,
     )
     app.add_middleware(
         CORSMiddleware,

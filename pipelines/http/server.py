@@ -31,6 +31,10 @@ _IDLE, _ENDING = 15, 30
 _HEAD_BYTES = 64 << 10
 #: Header fields that an application is given of one request: some may come twice.
 _FIELDS = 32
+#: The framework would export requests, and texts of errors, where the environment asks it to.
+NO_TELEMETRY: Any = dict.fromkeys(
+    ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+)
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
 

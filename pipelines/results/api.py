@@ -53,6 +53,7 @@ from pipelines.results.views import (
     View,
     rows_of,
 )
+from pipelines.storage.yaml_files import problems_of
 from sotto.errors import AggregationError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
@@ -327,11 +328,11 @@ def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
             raise HTTPException(415, "a note must be sent as application/json")
         try:
             note = TimeNote.model_validate_json(await body_of(request, NOTE_BYTES))
+            await run_in_threadpool(notes.add, note)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the note"
-            raise HTTPException(422, f"{where}: {first['msg']}") from None
-        await run_in_threadpool(notes.add, note)
+            raise HTTPException(422, "; ".join(problems_of(error))) from None
+        except ParameterError as error:
+            raise HTTPException(409, str(error)) from None
         return Response(note.model_dump_json(), 201, media_type="application/json")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, StringConstraints
 
 from pipelines.results.fields import moment
 from pipelines.storage.yaml_files import YamlModel, read_yaml
@@ -30,7 +31,10 @@ class TimeNote(YamlModel):
     """A note: when something happened, and what it was."""
 
     at: Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str)]
-    text: Annotated[str, Field(min_length=1, max_length=120), AfterValidator(str.strip)]
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)]
+
+
+_LIST = tuple[TimeNote, ...]
 
 
 class Notes:
@@ -49,25 +53,25 @@ class Notes:
     @property
     def stamp(self) -> int:
         """A number that changes with the file; 0 without one."""
-        try:
+        with suppress(FileNotFoundError):
             return self._path.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+        return 0
 
     def read(self) -> list[TimeNote]:
         """Return the notes by time; ParameterError if the file is no list of notes."""
-        try:
-            notes = read_yaml(self._path, tuple[TimeNote, ...], [])
-        except FileNotFoundError:
-            return []
-        return sorted(notes, key=lambda note: note.at)
+        with suppress(FileNotFoundError):
+            return sorted(read_yaml(self._path, _LIST, []), key=lambda note: note.at)
+        return []
 
     def add(self, note: TimeNote) -> None:
-        """Append a note; it is on the disk when this returns."""
-        line = json.dumps(note.model_dump(mode="json"), ensure_ascii=False)
-        with self._lock, open(self._path, "a+", encoding="utf-8") as file:
-            file.seek(0)
-            before = file.read()
-            file.write(("" if before.endswith("\n") or not before else "\n") + f"- {line}\n")
+        """Append a note; it is on the disk when this returns.
+
+        ParameterError, and nothing is written, if the file could not be read with it.
+        """
+        # The file's last line may have no end.
+        more = f"\n- {json.dumps(note.model_dump(mode='json'), ensure_ascii=False)}\n"
+        with self._lock, open(self._path, "a", encoding="utf-8") as file:
+            read_yaml(self._path, _LIST, [], more)
+            file.write(more)
             file.flush()
             os.fsync(file.fileno())

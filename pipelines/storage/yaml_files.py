@@ -20,15 +20,16 @@ class YamlModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def read_yaml(path: Path, kind: type[T], empty: object) -> T:
+def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
     """Return what a file says, as a type that pydantic validates.
 
-    ``empty``: the document of a file without any. Paths in it are relative to its folder.
+    ``empty``: the document of a file without any; ``more``: what is to stand at the file's end.
+    Paths in it are relative to its folder.
 
     Raises ParameterError, with all that is wrong and what is expected.
     """
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
+        found = yaml.safe_load(path.read_text("utf-8") + more)
         document = empty if found is None else found
         return TypeAdapter(kind).validate_python(document, context={"folder": path.parent})
     except IsADirectoryError:
@@ -38,13 +39,13 @@ def read_yaml(path: Path, kind: type[T], empty: object) -> T:
     except UnicodeDecodeError:
         raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
     except ValidationError as error:
-        raise ParameterError("\n".join(f"{path}: {line}" for line in _lines(error))) from None
+        raise ParameterError("\n".join(f"{path}: {line}" for line in problems_of(error))) from None
 
 
 _SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a list, such as [a, b]"}
 
 
-def _lines(error: ValidationError) -> list[str]:
+def problems_of(error: ValidationError) -> list[str]:
     """Return a line a problem: where it is, and what is expected."""
     found = []
     for each in error.errors(include_url=False):

@@ -28,6 +28,7 @@ from starlette.routing import Route
 from pipelines.alerts.watch import AlertWatch
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
 from pipelines.http.problems import Faults, body_of, problem
+from pipelines.http.server import NO_TELEMETRY
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.fields import milliseconds
 from pipelines.results.notes import Notes
@@ -53,7 +54,7 @@ from sotto.errors import SottoError
 #: Header fields that the application reads.
 HEADERS = frozenset(
     {b"authorization", b"content-length", b"content-type", b"cookie", b"host", b"if-none-match"}
-    | {b"accept"}
+    | {b"accept", b"x-forwarded-proto"}
 )
 #: Bytes of pages that are kept, and those that a form has at most.
 _KEPT, _FORM_BYTES = 32 << 20, 4096
@@ -299,6 +300,7 @@ def application(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
         routes=[
             *routes("/", overview, OVERVIEW.name),
             *(

@@ -324,6 +324,19 @@ def test_a_window_is_withheld_where_no_number_may_follow():
     assert [reports(each)[2] for each in history(*steps)] == [300, 360, 0]
 
 
+def test_a_minimum_of_revoked_pseudonyms_takes_no_figures_away():
+    """After 20 and 10,000 reports, 9,980 may not follow; a tenth less is another window."""
+    early, whole = ([0, 0, 20], False), ([0, 0, 10_000], True)
+    for n, left in ((9_980, 10_000), (9_900, 9_900), (9_000, 9_000)):
+        assert reports(history(early, whole, ([0, 0, n], True))[-1])[2] == left
+    last = history(early, whole, ([0, 0, 9_980], True), ([0, 0, 9_955], True))[-1]
+    assert reports(last)[2] == 9_955
+    of = asking(20, segments=SEGMENTS)
+    for n, segments in ((9_900, True), (9_000, False)):
+        last = history(whole, ([0, 0, n], True), of=of)[-1]
+        assert (last.segments, reports(last)[2]) == (segments, 10_000 if segments else n)
+
+
 def test_a_complete_window_that_few_have_come_to_since_keeps_its_figures():
     before, after = history(([0, 0, 100], False), ([0, 0, 110], True))
     assert reports(before) == reports(after) == [0, 0, 100]

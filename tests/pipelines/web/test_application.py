@@ -12,14 +12,15 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from fastapi import FastAPI
 from html_pages import Html
 from invented_results import NASTY, PLAN, app_of, ask, changed_results, write_results
 
-from pipelines.http.server import is_loopback
+from pipelines.http.server import HeadFilter, is_loopback
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering
 from pipelines.web.access import Access, new_token, token_of
-from pipelines.web.application import Site, application
+from pipelines.web.application import HEADERS, Site, application
 from sotto.errors import ParameterError
 from sotto.plan.segments import Experiment
 
@@ -130,6 +131,7 @@ def test_a_program_gives_the_token_in_a_header(guarded):
 
 
 def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
+    guarded = HeadFilter(guarded, HEADERS)
     wrong = ask(guarded, "/login", "POST", b"token=wrong")
     assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
     assert 'role="alert"' in wrong.text
@@ -148,6 +150,18 @@ def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
     for other in (cookie[:-1], cookie.replace("=", '="', 1) + '"'):
         assert ask(guarded, "/", cookie=other).status == 401
     assert ask(guarded, "/login", "POST", b"x" * 5000).status == 413
+
+
+def test_the_framework_traces_no_request(tmp_path, monkeypatch):
+    trace = pytest.importorskip("opentelemetry.trace")
+    asked = []
+    monkeypatch.setattr(
+        trace, "get_tracer_provider", lambda: asked.append(1) or trace.NoOpTracerProvider()
+    )
+    assert ask(app_of(write_results(tmp_path)), "/healthz").status == 200
+    assert asked == []
+    ask(FastAPI(), "/")
+    assert asked
 
 
 def test_signing_out_ends_the_session_wherever_its_cookie_is(guarded):

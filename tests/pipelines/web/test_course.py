@@ -217,7 +217,8 @@ def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_pat
     [
         ('{"at": "2025-01-12", "text": "x"}', "text/plain", 415),
         ('{"at": "never", "text": "x"}', "application/json", 422),
-        ('{"at": "2025-01-12", "text": ""}', "application/json", 422),
+        ('{"at": "2025-01-12", "text": " "}', "application/json", 422),
+        ('{"at": "2025-01-12", "text": "\\u007f"}', "application/json", 409),
         ('{"at": "2025-01-12"}', "application/json", 422),
         ("no json", "application/json", 422),
         ('{"at": "2025-01-12", "text": "%s"}' % ("x" * 5000), "application/json", 413),
@@ -226,6 +227,13 @@ def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_pat
 def test_a_note_that_is_none_is_refused(app, notes, body, kind, status):
     assert post(app, body, kind).status == status
     assert notes.read() == []
+
+
+def test_a_note_is_refused_that_would_make_the_file_no_list(app, notes, tmp_path):
+    (tmp_path / "notes.yaml").write_text("[{at: 2025-01-10, text: Sale}]", "utf-8")
+    answer = post(app, '{"at": "2025-01-12", "text": "x"}')
+    assert (answer.status, "notes.yaml" in answer.text) == (409, True)
+    assert [note.text for note in notes.read()] == ["Sale"]
 
 
 def test_the_public_reads_notes_and_adds_none(tmp_path, notes):
