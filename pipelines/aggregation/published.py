@@ -115,8 +115,9 @@ def renewed(
     another one only if its error will be smaller, or reports have gone.
 
     As few reports gone as ``LATE_GROWTH`` allows to come take no figures away: segments stay, and
-    so does a total after which none may follow. Else whoever has the minimum of pseudonyms could
-    have them revoked, and a window of any size withheld.
+    so does a total after which none may follow, or one that lacks levels. Else whoever has the
+    minimum of pseudonyms could have them revoked, and most of a window of any size withheld.
+    Segments that were not shown before are not shown of what has lost the minimum.
     """
     first, *_ = window.values()
     complete, tables = first.complete, {cell: each.counts for cell, each in window.items()}
@@ -130,7 +131,6 @@ def renewed(
     if before.least <= 1:
         before, completed = NOTHING, complete
     now = replace(before, revision=revision, least=least, complete=complete or before.complete)
-    now = replace(now, segments=before.segments or completed)
     if before.counts and before.least < least:
         last = replace(now, history=before.history[:-1])
         left = _published(last, plan, metric, before.counts, least)
@@ -138,19 +138,20 @@ def renewed(
     most_stay = come * LATE_GROWTH > before.come
     keeps = before.segments and bool(plan.attributes) and most_stay
     gone = bool(before.counts) and come <= before.come - least and not keeps
+    now = replace(now, segments=before.segments or (completed and not gone))
     growth = LATE_GROWTH if now.complete else EARLY_GROWTH
     settled = before.complete and bool(before.counts and plan.attributes)
     more = completed or (not settled and come >= max(least, growth * before.come))
     if gone or more:
         room = len(before.history) < (MOST if now.complete else MOST_OPEN)
         made = _published(now, plan, metric, tables, least) if room else NOTHING
-        anew = gone and bool(made.counts or not most_stay)
-        if anew or _error(metric, made.counts) < _error(metric, before.counts):
-            shown = now.complete and (completed or not before.history)
+        worse = LATE_GROWTH if gone else 1
+        anew = _error(metric, made.counts) < worse * _error(metric, before.counts)
+        if anew or (gone and not most_stay):
             return replace(
                 now,
                 come=come,
-                segments=shown,
+                segments=now.complete and (completed or not before.history),
                 counts=made.counts,
                 strata=made.strata,
                 history=made.history or before.history,

@@ -66,12 +66,14 @@ class Notes:
     def add(self, note: TimeNote) -> None:
         """Append a note; it is on the disk when this returns.
 
-        ParameterError, and nothing is written, if the file could not be read with it.
+        ParameterError, and nothing is written, if the file could not be read with it; OSError if
+        the disk is full, and no part of it stays.
         """
         # The file's last line may have no end.
-        more = f"\n- {json.dumps(note.model_dump(mode='json'), ensure_ascii=False)}\n"
-        with self._lock, open(self._path, "a", encoding="utf-8") as file:
-            read_yaml(self._path, _LIST, [], more)
-            file.write(more)
-            file.flush()
+        more = f"\n- {json.dumps(note.model_dump(mode='json'), ensure_ascii=False)}\n".encode()
+        with self._lock, open(self._path, "ab", buffering=0) as file:
+            read_yaml(self._path, _LIST, [], more.decode())
+            if (written := file.write(more)) < len(more):
+                file.truncate(file.tell() - written)
+                raise OSError(f"no room for a note in {self._path}")
             os.fsync(file.fileno())

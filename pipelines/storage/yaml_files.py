@@ -45,8 +45,8 @@ def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
 _SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a list, such as [a, b]"}
 
 
-def problems_of(error: ValidationError) -> list[str]:
-    """Return a line a problem: where it is, and what is expected."""
+def problems_of(error: ValidationError, whole: str = "the file") -> list[str]:
+    """Return a line a problem: where it is, and what is expected; ``whole``: a name of it all."""
     found = []
     for each in error.errors(include_url=False):
         place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
@@ -55,7 +55,7 @@ def problems_of(error: ValidationError) -> list[str]:
         elif each["type"] == "extra_forbidden":
             found.append(f"unknown key {place}")
         elif each["type"] in _SHAPES:
-            found.append(f"{place or 'the file'} must be {_SHAPES[each['type']]}")
+            found.append(f"{place or whole} must be {_SHAPES[each['type']]}")
         else:
             message = each["msg"].removeprefix("Value error, ")
             found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)

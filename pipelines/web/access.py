@@ -122,8 +122,8 @@ class Access:
 
     def _cookie(self, value: str, headers: Headers, age: str = "") -> str:
         # Whoever forges what a proxy says keeps no one's cookie but his own from plain HTTP.
-        tls = self.secure or headers.get("x-forwarded-proto", "").lower() == "https"
-        secure = "; Secure" if tls else ""
+        scheme = headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+        secure = "; Secure" if self.secure or scheme == "https" else ""
         return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}"
 
 

@@ -272,5 +272,6 @@ def taking_back(plan: CompiledPlan) -> str:
         "this device as long as something under it waits to be sent, and no longer after you "
         f"withdraw. Whoever runs {plan.collector} can find your reports by that name, and take "
         "them out of the counts until those of that time are closed; to ask for it, hand the name "
-        f"to {plan.owner}, which shows whose reports they are. Stored messages then go only by age."
+        f"to {plan.owner}, which shows whose reports they are. Stored messages then go only by "
+        "age, and figures that were published before may stay as they are."
     )

@@ -2,7 +2,8 @@
 
 The device shows the pseudonyms that it still has: sotto ledger app.db --full. What counts of one in
 budget periods that are open is taken back, as if it had never reported: from the state, the counts,
-the results, and the bytes in quarantine. Later reports of it are rejected as 'forgotten'.
+and the bytes in quarantine. Later reports of it are rejected as 'forgotten'. Published results are
+made without it once enough reports of their window have gone, which may be never.
 
 It stays in sums of closed budget periods, in the log or topics until they remove by age, in backups
 (sotto restore forgets it again) and in a streaming job's checkpoints: docs/operate/operations.md

@@ -335,6 +335,16 @@ def test_a_minimum_of_revoked_pseudonyms_takes_no_figures_away():
     for n, segments in ((9_900, True), (9_000, False)):
         last = history(whole, ([0, 0, n], True), of=of)[-1]
         assert (last.segments, reports(last)[2]) == (segments, 10_000 if segments else n)
+    # A total of the one level that lost reports would have an error eight times as large.
+    steps = [([0, n, 9_000], True) for n in (1_000, 980, 0)]
+    assert [reports(each)[1:] for each in history(*steps)] == [[1_000, 9_000]] * 2 + [[0, 0]]
+
+
+def test_segments_are_first_shown_of_a_table_that_has_not_lost_the_minimum():
+    of, early = asking(20, segments=SEGMENTS), [([0, 0, n], False) for n in (20, 10_000)]
+    for n, shown in ((9_981, True), (9_980, False), (9_900, True)):
+        last = history(*early, ([0, 0, n], True), of=of)[-1]
+        assert (last.complete, last.segments) == (True, shown)
 
 
 def test_a_complete_window_that_few_have_come_to_since_keeps_its_figures():

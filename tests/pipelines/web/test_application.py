@@ -141,9 +141,10 @@ def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(attributes)
     assert TOKEN not in cookie
     assert "Secure" not in attributes
-    behind = {"x-forwarded-proto": "https"}
-    tls = ask(guarded, "/login", "POST", f"token={TOKEN}".encode(), **behind)
-    assert tls.headers["set-cookie"].endswith("; Secure")
+    for said, secure in (("https", True), ("HTTPS, http", True), ("http, https", False)):
+        behind = {"x-forwarded-proto": said}
+        tls = ask(guarded, "/login", "POST", f"token={TOKEN}".encode(), **behind)
+        assert tls.headers["set-cookie"].endswith("; Secure") == secure
     shown = ask(guarded, "/", cookie=cookie)
     assert (shown.status, "Sign out" in shown.text) == (200, True)
     # Nothing in a cookie is decoded.

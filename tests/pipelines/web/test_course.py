@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import resource
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from invented_results import PLAN, app_of, ask, write_results
 from matplotlib.figure import Figure
 
 from pipelines.results.api import create_router
-from pipelines.results.notes import Notes
+from pipelines.results.notes import Notes, TimeNote
 from pipelines.results.reader import ResultsReader
 from pipelines.web import charts
 from pipelines.web.access import Access
@@ -234,6 +235,20 @@ def test_a_note_is_refused_that_would_make_the_file_no_list(app, notes, tmp_path
     answer = post(app, '{"at": "2025-01-12", "text": "x"}')
     assert (answer.status, "notes.yaml" in answer.text) == (409, True)
     assert [note.text for note in notes.read()] == ["Sale"]
+    assert "the note must be a mapping" in post(app, "[]").text
+
+
+def test_a_note_that_the_disk_has_no_room_for_leaves_no_part_of_it(notes, tmp_path):
+    notes.add(TimeNote(at="2025-01-10", text="Sale"))
+    before = (tmp_path / "notes.yaml").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 9, limits[1]))
+    try:
+        with pytest.raises(OSError, match="no room for a note"):
+            notes.add(TimeNote(at="2025-01-12", text="x"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "notes.yaml").read_bytes() == before
 
 
 def test_the_public_reads_notes_and_adds_none(tmp_path, notes):
