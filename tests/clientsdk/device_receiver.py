@@ -53,10 +53,11 @@ class Tally:
 
 
 class LogLines(logging.Handler):
-    """All lines that are logged, with what tracebacks would say."""
+    """All lines that are logged, each after its level, with what tracebacks would say."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         #: Those since the last look, and all.
         self.lines: list[str] = []
         self.all: list[str] = []

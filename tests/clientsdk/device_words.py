@@ -65,5 +65,7 @@ LEDGER: dict[str, Callable[[Ledger], str]] = {
     "cells": lambda ledger: " ".join(each.segment for each in ledger.pending) or "none",
     "signing": lambda ledger: _weeks(n.number for n in ledger.periods if n.signed_pseudonym),
     "responses": lambda ledger: str(len(ledger.permanent)),
+    "measured": lambda ledger: names_of(each.metric for each in ledger.measured),
+    "waiting-each": lambda ledger: _amounts(each.reserved for each in ledger.pending),
     "held": lambda ledger: names_of(each.metric for each in ledger.permanent if each.held),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
 from typing import Any
 
 from device_plans import (
@@ -19,7 +21,9 @@ from device_plans import (
     plan,
     string,
 )
+from plan_texts import plan_head
 
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 _UNITS = {"y": 52 * WEEK, "w": WEEK, "d": DAY, "h": HOUR, "m": 60_000, "s": 1000, "ms": 1}
@@ -27,7 +31,48 @@ _UNITS = {"y": 52 * WEEK, "w": WEEK, "d": DAY, "h": HOUR, "m": 60_000, "s": 1000
 _OF_METRIC = ("every", "reservoir", "constant", "items", "string", "number", "ladder", "in")
 _OF_METRIC += ("panel", "clip", "domain", "outside", "grr", "sue")
 _OF_PLAN = ("groups", "version", "plan", "ceilings", "expires", "collector", "period", "signed")
-_OF_PLAN += ("grace", "resolution", "segments", "experiment")
+_OF_PLAN += ("grace", "resolution", "segments", "experiment", "measures")
+
+#: At this epsilon an answer is another than the truth once in a hundred thousand million times.
+SURE = "stored: true, window: 7d, ladder: [{epsilon: 26}]"
+#: Nothing true is stored, and the last level is the response in the file.
+USED = "type: boolean, measure: {used: open}, window: 7d, ladder: [{epsilon: 26}, {epsilon: 27}]"
+MEASURES = {
+    "exports": "type: ordinal, edges: [0, 1, 2, 5, 10], measure: {count: export}",
+    "opened": "type: boolean, measure: {count: open}",
+    "days": "type: ordinal, range: [0, 8], points: 9, outside: clip, measure: {days: app}",
+    "busy": "type: ordinal, edges: [0, 1, 2, 3, 4, 5, 6, 7], measure: {days: export}",
+    "checkout": "type: ordinal, measure: {furthest: [cart, address, paid]}",
+    "age": "type: ordinal, measure: {age: 7d, up_to: 3}",
+    "most": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {max: load}",
+    "least": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {min: load}",
+    "last": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {last: load}",
+    "total": "type: ordinal, edges: [0, 10, 20], measure: {sum: load}",
+    "dark": "type: boolean, missing: true, measure: {last: dark}",
+}
+
+
+def measured_plan(*names: str, expires: str = "2036-12-31", **others: str) -> CompiledPlan:
+    """A plan of measures, by name, and of others as a plan's text has them."""
+    metrics = {name: f"{MEASURES[name]}, {SURE}" for name in names} | others
+    head = plan_head("trial", (900, 90000), expires=expires)
+    text = "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
+    return parse_plan(head + text).compile()
+
+
+@cache
+def _measures() -> dict[str, dict[str, Any]]:
+    """All measures as a compiled plan has them, and one of other edges."""
+    wider = f"{MEASURES['exports'].replace('10]', '11]')}, {SURE}"
+    known = json.loads(measured_plan(*MEASURES, used=USED, wider=wider).to_json())["metrics"]
+    found = {each["name"]: each for each in known}
+    return {**found, "wider": {**found["wider"], "name": "exports"}}
+
+
+def _measure(word: str) -> dict[str, Any]:
+    """The measure ``exports``, or ``exports@use``: one of a group."""
+    name, _, group = word.partition("@")
+    return {**_measures()[name], **({"group": group} if group else {})}
 
 
 def duration(text: str) -> int:
@@ -102,11 +147,15 @@ def _metric(words: list[str]) -> dict[str, Any]:
 
 def plan_of(text: str) -> CompiledPlan:
     """Compile a plan such as ``colour every 2, late reservoir, groups look use, version 2``."""
-    metrics, changes = [], {}
+    metrics: list[dict[str, Any]] = []
+    changes: dict[str, Any] = {}
     for part in text.split(", ") if text else []:
         word, *rest = part.split()
         if word not in _OF_PLAN:
             metrics.append(_metric([word, *rest]))
+        elif word == "measures":
+            metrics += [_measure(each) for each in rest]
+            changes.setdefault("ceilings", {"period": 900_000_000, "lifetime": 90_000_000_000})
         elif word == "groups":
             changes[word] = {name: f"What concerns {name}" for name in rest}
         elif word == "ceilings":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sched
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from device_plans import metric, reports
@@ -79,15 +78,6 @@ def test_a_window_goes_on_while_its_client_sends():
     loop.run()
     publisher.wait_for(1)
     client.close()
-
-
-def test_threads_share_a_client():
-    with device(publisher := Noting(), background=False) as client, ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(lambda turn: client.record("colour", "a"), range(200))) == {"accepted"}
-        wait_until_due(client)
-        while client.next_due() is not None:
-            client.flush()
-    assert len({report.chain for report in reports(publisher.messages)}) == 200
 
 
 def test_a_time_that_makes_no_sense_is_refused():

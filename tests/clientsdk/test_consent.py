@@ -13,7 +13,6 @@ from scripts import KILLS, run
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.consent import ConsentKeeper
-from clientsdk.ledger import read_file
 from clientsdk.settings import Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
@@ -207,33 +206,26 @@ def test_it_stands_also_where_the_guard_cannot_be_written(path, monkeypatch):
     client, other = device(path), device(path)
     write = ConsentKeeper._write_agreement
 
-    def fail(where, found):
-        raise StoreError("no")
-
     def late(self, *arguments):
         other.withdraw_consent()
         return write(self, *arguments)
 
-    monkeypatch.setattr(rollback_guard, "advance", fail)
+    monkeypatch.setattr(rollback_guard, "advance", _not_noted)
     assert client.give_consent()
     monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
     assert not client.give_consent()
     assert stored(path) == ("withdrawn", 0)
 
 
-def _not_noted(where):
+def _not_noted(*_):
     raise StoreError("no")
 
 
 def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch):
     client = device(path)
     client.withdraw_consent()
-
-    def fail(where, note):
-        raise StoreError("no")
-
     with monkeypatch.context() as patched:
-        patched.setattr(rollback_guard, "lift_withdrawal", fail)
+        patched.setattr(rollback_guard, "lift_withdrawal", _not_noted)
         with pytest.raises(StoreError):
             client.give_consent(again=True)
     assert client.consent is Consent.WITHDRAWN
@@ -289,17 +281,6 @@ def test_without_randomness_a_withdrawal_is_written_in_a_new_period_too(
     assert client._store.period == before + 1
 
 
-def test_without_randomness_a_withdrawal_is_noted_where_the_file_cannot_be_written(
-    path, no_randomness, monkeypatch
-):
-    client = real_device(path, FakeClock(START))
-    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
-    no_randomness()
-    assert not client.withdraw_consent()
-    monkeypatch.undo()
-    assert device(path, consent=False).consent is Consent.WITHDRAWN
-
-
 def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
     path, no_randomness, monkeypatch
 ):
@@ -340,27 +321,52 @@ def fails(*_):
     raise PermissionError(13, "not permitted")
 
 
-@pytest.mark.parametrize("obstacle", ["clock", "folder", "locks"])
-def test_nor_do_clocks_folders_and_locks_keep_a_withdrawal_from_holding(
-    path, monkeypatch, obstacle
-):
-    """Without locks, of a file that cannot be written either, it is noted at least."""
-    client = device(path)
-    client.clock.advance(days=7)
-    if obstacle == "clock":
-        monkeypatch.setattr(FakeClock, "__call__", lambda _: 1 // 0)
-    elif obstacle == "folder":
-        monkeypatch.setattr(os, "listdir", fails)
-    else:
-        monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", fails)
-        monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
-    written = client.withdraw_consent()
-    monkeypatch.undo()
-    if obstacle == "locks":
-        assert not written
-    else:
-        assert stored(path) == ("withdrawn", 0)
-    assert device(path, consent=False).consent is Consent.WITHDRAWN
+def _full(store, connection, consent):
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def _lifted_and_full(store, connection, consent):
+    """Another process, which was giving consent again, lifts the note that it found."""
+    rollback_guard.lift_withdrawal(store.path, rollback_guard.withdrawal(store.path))
+    _full(store, connection, consent)
+
+
+GUARD, DISK = "clientsdk.store.rollback_guard", "clientsdk.store.store.Store.set_consent"
+#: Faults meanwhile, and whether the withdrawal is written all the same; else it is noted.
+OBSTACLES = {
+    "clock": ({"clientsdk.testing.FakeClock.__call__": fails}, True),
+    "folder": ({"os.listdir": fails}, True),
+    "locks": ({"fcntl.flock": fails, DISK: _full}, False),
+    "randomness": (
+        {"os.urandom": fails, "clientsdk.draws.urandom": fails, DISK: _full},
+        False,
+    ),
+    "another process": ({DISK: _lifted_and_full}, False),
+    # As where the process may open no more files.
+    "guard": (
+        {f"{GUARD}.{name}": _not_noted for name in ("withdrawal", "note_withdrawal", "advance")},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_nothing_that_a_withdrawal_does_not_need_keeps_it_from_holding(path, monkeypatch, obstacle):
+    faults, written = OBSTACLES[obstacle]
+    client = real_device(path, clock := FakeClock(START))
+    clock.advance(days=7)
+    with monkeypatch.context() as patched:
+        for name, fault in faults.items():
+            patched.setattr(name, fault)
+        done = client.withdraw_consent()
+    assert written or not done
+    assert (stored(path) == ("withdrawn", 0)) is written
+    assert rollback_guard.withdrawal(str(path)) or obstacle == "guard"
+    again = device(path, consent=False)
+    assert again.consent is Consent.WITHDRAWN
+    again.clock.advance(days=9)
+    assert again.flush().sent == 0
+    client.close()
 
 
 def test_no_two_notes_are_the_same(path):
@@ -370,10 +376,6 @@ def test_no_two_notes_are_the_same(path):
         rollback_guard.note_withdrawal(os.fspath(path))
         notes.add(rollback_guard.withdrawal(os.fspath(path)))
     assert len(notes) == 50
-
-
-def _disk_full(store, connection, consent):
-    raise sqlite3.OperationalError("database or disk is full")
 
 
 # Killed before each single step: a statement, a write to the rollback guard, a sync of it.
@@ -465,41 +467,6 @@ def test_killed_before_every_step(tmp_path, life, disk, last):
         assert first == 1
     # every draw: each statement is a step, whatever is drawn.
     assert steps > (2 if disk == "full" else 20)
-
-
-def test_a_note_that_another_process_lifts_is_noted_again_where_the_file_is_full(path, monkeypatch):
-    """A consent that was being given again lifts the note that it finds, late."""
-    client = device(path)
-
-    def lifted_and_full(store, connection, consent):
-        rollback_guard.lift_withdrawal(store.path, rollback_guard.withdrawal(store.path))
-        raise sqlite3.OperationalError("database or disk is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(client._store), "set_consent", lifted_and_full)
-        assert not client.withdraw_consent()
-    assert rollback_guard.withdrawal(str(path))
-    assert device(path, consent=False).consent is Consent.WITHDRAWN
-
-
-def test_a_guard_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path, monkeypatch):
-    """As where the process may open no more files."""
-    path = tmp_path / "device.db"
-    client = device(path)
-
-    def closed(*_):
-        raise StoreError("the mark cannot be opened")
-
-    with monkeypatch.context() as patched:
-        for name in ("withdrawal", "note_withdrawal", "advance"):
-            patched.setattr(f"clientsdk.store.rollback_guard.{name}", closed)
-        client.withdraw_consent()
-    assert read_file(path).consent is Consent.WITHDRAWN
-    again = device(path, consent=False)
-    assert again.consent is Consent.WITHDRAWN
-    again.clock.advance(days=9)
-    assert again.flush().sent == 0
-    client.close()
 
 
 def test_the_name_of_the_guard_is_on_the_disk_once_consent_is(tmp_path, monkeypatch):

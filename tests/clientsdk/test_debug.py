@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from device_plans import CONSTANT, START, items, metric, number, plan
+from device_plans import START, items, metric, number, plan
 from scripts import run
 
 from clientsdk import MemoryPublisher, Outcome, Settings
@@ -46,44 +46,6 @@ def test_what_is_said_is_the_same_for_all_values(caplog):
     assert "colour: bad_clock" in said
     assert any(line.startswith("app: accepted; it is counted") for line in said)
     assert any(line.startswith("sent 3 reports; 0 are due and remain") for line in said)
-
-
-def test_that_nothing_is_recorded_any_more_is_said_once(caplog):
-    with caplog.at_level(logging.INFO, logger="clientsdk"):
-        client = SeededClient(PLAN, seed=1, clock=FakeClock(START), consent=False)
-        for _ in range(3):
-            client._store.refusals.clear()
-            assert client.record("colour", "a") is Outcome.NO_CONSENT
-            client.give_consent(again=True)
-            client.withdraw_consent()
-        client.clock.now = PLAN.expires
-        client.give_consent(again=True)
-        for name, value in (("colour", "a"), ("size", 1.0), ("colour", "b")):
-            client._store.refusals.clear()
-            assert client.record(name, value) is Outcome.EXPIRED
-    ((_, level, consent), (_, higher, ended)) = caplog.record_tuples
-    assert (level, higher) == (logging.INFO, logging.WARNING)
-    assert "call give_consent() where the person agrees" in consent
-    assert f"ended on {PLAN.last_day}: devices record nothing later; ship it with" in ended
-
-
-@pytest.mark.parametrize(
-    ("ceilings", "told"), [((3.5, 8), ["trial/colour", "trial/size"]), ((1.5, 640), [])]
-)
-def test_that_a_lifetime_has_no_more_for_a_metric_is_said_once(caplog, ceilings, told):
-    """Neither of a period that is full, nor of a constant metric, which is paid and goes on."""
-    once = metric("model", "constant", ladder=CONSTANT)
-    size = number("size", kind="reservoir", ladder=[(500_000, 604_800_000)])
-    compiled = plan(once, metric("colour"), size)
-    client = SeededClient(compiled, seed=1, clock=FakeClock(START), ceilings=ceilings)
-    with caplog.at_level(logging.INFO, logger="clientsdk"):
-        for _ in range(9):
-            model = client.record("model", "a")
-            others = {client.record("colour", "a"), client.record("size", 1.0)}
-            client.clock.advance(days=7)
-    assert (model, Outcome.OVER_BUDGET in others) == (Outcome.ACCEPTED, True)
-    said = [record.getMessage().split(",")[0] for record in caplog.records]
-    assert said == [f"the lifetime budget is used up for {name}" for name in told]
 
 
 def test_a_lifetime_that_was_raised_is_not_said_to_be_used_up(path, caplog):

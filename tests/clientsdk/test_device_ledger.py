@@ -62,22 +62,6 @@ def test_what_is_no_device_s_file(path):
         read_file(path)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"{}", "a plan in the device's store 'device.db' cannot be read"),
-        (plan(version=7).to_json(), "not the one"),
-    ],
-)
-def test_a_plan_in_the_file_that_is_none_or_another_s(path, body, message):
-    client = device(path)
-    client.record("colour", "a")
-    client.close()
-    alter(path, "UPDATE plan SET body = ?", body)
-    with pytest.raises(StoreError, match=message):
-        read_file(path)
-
-
 @pytest.mark.real_randomness
 def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     run("client = device(metric('colour')); client.record('colour', 'a'); os._exit(0)", path)
@@ -85,27 +69,36 @@ def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     ledger = read_file(path)
     assert len(ledger.pending) == 1
     assert read_file(path) == ledger
-    for damage in ("metric = 9", "metric = 0, charged = 4", "charged = -1"):
-        alter(path, f"UPDATE chain SET {damage}")
-        with pytest.raises(StoreError, match="fit"):
-            read_file(path)
-    alter(path, "DELETE FROM plan")
-    with pytest.raises(StoreError, match="not in"):
-        read_file(path)
+
+
+def test_a_file_of_before_there_were_measures_has_none(path):
+    device(path).close()
+    for change in ("DROP TABLE measure", "PRAGMA user_version = 7"):
+        alter(path, change)
+    assert read_file(path).measured == ()
+
+
+OTHER = plan(version=7).to_json().hex()
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "message"),
     [
-        "DELETE FROM device",
-        "UPDATE device SET consent = 'perhaps'",
-        "UPDATE ledger SET tallies = '{'",
-        "UPDATE chain SET due = 'x', charged = 'x'",
+        ("DELETE FROM device", "damaged"),
+        ("UPDATE device SET consent = 'perhaps'", "damaged"),
+        ("UPDATE ledger SET tallies = '{'", "damaged"),
+        ("UPDATE chain SET due = 'x', charged = 'x'", "damaged"),
+        ("UPDATE chain SET metric = 9", "fit"),
+        ("UPDATE chain SET metric = 0, charged = 4", "fit"),
+        ("UPDATE chain SET charged = -1", "fit"),
+        ("DELETE FROM plan", "not in"),
+        ("UPDATE plan SET body = x'7b7d'", "plan in the device's store 'device.db' cannot be read"),
+        (f"UPDATE plan SET body = x'{OTHER}'", "not the one"),
     ],
 )
-def test_a_damaged_file_cannot_be_read(path, damage):
+def test_a_damaged_file_cannot_be_read(path, damage, message):
     with device(path) as client:
         client.record("colour", "a")
     alter(path, damage)
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoreError, match=message):
         read_file(path)

@@ -12,10 +12,10 @@ import pytest
 from device_plans import CONSTANT, START, WEEK, items, metric, number, plan, string, threadless
 from scripts import ROOT
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Settings, draws
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, draws
 from clientsdk.testing import FakeClock, SeededClient
 from clientsdk.typed import Metric
-from sotto.errors import UnknownMetricError, ValueTypeError
+from sotto.errors import ValueTypeError
 
 MARK = "Qzx7-marked-value"
 FIGURE = 7.123456789012345
@@ -213,21 +213,6 @@ def test_nor_does_an_error_at_any_stage(monkeypatch, tmp_path, stage, error):
     client._store.outbox.room = 0
     client._store.refusals.clear()
     assert client.record("word", "w") is Outcome.ACCEPTED
-
-
-@pytest.mark.parametrize("disabled", [False, True])
-def test_nor_does_a_wrong_type_or_name(disabled):
-    client = SeededClient(PLAN, seed=1, settings=Settings(disabled=disabled))
-    for name, value in (("size", MARK), ("word", MARK.encode()), ("place", [MARK, FIGURE])):
-        with pytest.raises(ValueTypeError) as caught:
-            client.record(name, value)
-        assert_nothing_is_kept(caught.value)
-    with pytest.raises(UnknownMetricError) as caught:
-        client.record(MARK, FIGURE)
-    assert_nothing_is_kept(caught.value)
-    with pytest.raises(ValueTypeError) as caught:
-        client.record([MARK], FIGURE)
-    assert_nothing_is_kept(caught.value)
 
 
 class Typed(Metric[str]):

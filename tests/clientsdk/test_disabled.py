@@ -6,7 +6,7 @@ import errno
 import os
 
 import pytest
-from device_plans import START, metric, number, plan, reports
+from device_plans import START, metric, number, plan
 from scripts import run
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome, Settings
@@ -298,13 +298,3 @@ def test_a_read_only_home(tmp_path):
     home.chmod(0o500)
     assert opened(home / "device.db").record("colour", "a") is Outcome.DISABLED
     home.chmod(0o700)
-
-
-def test_a_client_that_can_be_made_records_and_sends(path):
-    publisher, clock = MemoryPublisher(), FakeClock(START)
-    with opened(path, publisher=publisher, clock=clock) as client:
-        assert client.give_consent()
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-        clock.advance(days=1)
-        assert (client.flush().sent, client.stats().disabled) == (1, None)
-    assert len(reports(publisher.messages)) == 1

@@ -9,12 +9,11 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-from device_plans import START, VAST, Calling, metric, plan
+from device_plans import START, VAST, metric, plan
 
 from clientsdk import Consent, Outcome, Settings
 from clientsdk.store.database import Transaction, TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
 
 
 def device(path, **options):
@@ -213,15 +212,3 @@ def test_a_store_that_another_thread_never_lets_go_of(path, monkeypatch):
     done.set()
     holder.join()
     assert client.record("colour", "a") is Outcome.ACCEPTED
-
-
-def test_flushing_from_within_publish_is_an_error(path):
-    def again():
-        with pytest.raises(StoreError, match="same thread"):
-            client.flush()
-
-    client = device(path, publisher=Calling(again))
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 1
-    assert client.flush().error is None

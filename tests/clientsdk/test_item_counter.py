@@ -6,7 +6,7 @@ import struct
 import subprocess
 
 import pytest
-from device_plans import DAY, HOUR, START, VAST, WEEK, items, metric, plan, reports
+from device_plans import HOUR, START, VAST, WEEK, items, plan, reports
 from scripts import FORK, run
 from waiting import at_once
 
@@ -44,27 +44,26 @@ def cost(client, name="app"):
     return client.plan.metric(name).cost
 
 
-# A period of it.
+# Counts, which no file, outcome, time or error may tell.
 
 
-def test_when_to_wake_is_known_while_items_are_counted():
-    dues = set()
-    for seed in range(40):
-        client = device(seed=seed)
-        assert client.next_due() is None
-        client.record("app", "a")
-        due = client.next_due()
+def test_nothing_but_the_payload_depends_on_the_items():
+    def life(named, seed):
+        client, told = device(seed=seed), []
+        for each in named:
+            told.append((client.record("app", each), client.next_due(), client.ledger()))
+            client.clock.advance(hours=9)
+        due = client.clock.now = client.next_due()
+        told.append((client.flush(), client.next_due(), client.ledger()))
+        sent = [report._replace(payload=b"") for report in reports(client.publisher.messages)]
+        return due, told, sent
+
+    lives = [life("aaaaaaaaaa", seed) for seed in range(8)]
+    assert lives == [life("abcabcabcz", seed) for seed in range(8)]
+    assert len({due for due, *_ in lives}) == 8
+    for due, _, sent in lives:
         assert START + WEEK <= due < START + WEEK + HOUR
-        client.clock.now = due - 1
-        assert client.flush().sent == 0
-        assert client.next_due() == due
-        client.clock.now = due
-        assert client.flush().sent == 1
-        dues.add(due)
-    assert len(dues) == 40
-
-
-# Counts, which no file, outcome or error may tell.
+        assert [each.event for each in sent] == [START + WEEK - HOUR]
 
 
 def test_no_byte_of_any_file_changes_while_items_are_counted(path):
@@ -82,20 +81,6 @@ def test_no_byte_of_any_file_changes_while_items_are_counted(path):
     for form in ("<i", ">i", "<q", ">q", "<d", ">d"):
         assert struct.pack(form, 20_003) not in raw(path)
     assert b"20003" not in raw(path)
-
-
-def test_nothing_but_the_payload_depends_on_the_items():
-    def life(named):
-        client = device(metric("colour"), items(), seed=5)
-        told = []
-        for each in named:
-            told.append((client.record("app", each), client.next_due(), client.ledger()))
-            client.clock.advance(hours=9)
-        client.clock.now = START + WEEK + 2 * DAY
-        told.append((client.flush(), client.next_due(), client.ledger()))
-        return told, [report._replace(payload=b"") for report in reports(client.publisher.messages)]
-
-    assert life("aaaaaaaaaa") == life("abcabcabcz")
 
 
 def test_a_count_tells_nothing_of_itself():

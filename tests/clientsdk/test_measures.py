@@ -9,52 +9,19 @@ import signal
 import sqlite3
 import struct
 import traceback
-from contextlib import closing, contextmanager, suppress
 from subprocess import PIPE
-from unittest import mock
 
 import pytest
 from device_plans import DAY, HOUR, START, WEEK, raw
-from plan_texts import plan_head
+from scenario_plans import MEASURES, SURE, USED
+from scenario_plans import measured_plan as plan
 from scripts import start
 from test_interrupts import watched_by
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
-from clientsdk.ledger import read_file
-from clientsdk.store.database import READ, WRITE, DeviceDatabase
+from clientsdk.store.database import READ, DeviceDatabase
 from clientsdk.testing import FakeClock, SeededClient, reported
-from sotto.errors import SottoError, StoreError
-from sotto.plan.compile import parse_plan
-
-#: At this epsilon an answer is another than the truth once in a hundred thousand million times.
-SURE = "stored: true, window: 7d, ladder: [{epsilon: 26}]"
-MEASURES = {
-    "exports": "type: ordinal, edges: [0, 1, 2, 5, 10], measure: {count: export}",
-    "opened": "type: boolean, measure: {count: open}",
-    "days": "type: ordinal, range: [0, 8], points: 9, outside: clip, measure: {days: app}",
-    "busy": "type: ordinal, edges: [0, 1, 2, 3, 4, 5, 6, 7], measure: {days: export}",
-    "checkout": "type: ordinal, measure: {furthest: [cart, address, paid]}",
-    "age": "type: ordinal, measure: {age: 7d, up_to: 3}",
-    "most": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {max: load}",
-    "least": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {min: load}",
-    "last": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {last: load}",
-    "total": "type: ordinal, edges: [0, 10, 20], measure: {sum: load}",
-    "dark": "type: boolean, missing: true, measure: {last: dark}",
-}
-
-
-#: Nothing true is stored, and the last level is the response in the file.
-USED = "type: boolean, measure: {used: open}, window: 7d, ladder: [{epsilon: 26}, {epsilon: 27}]"
-
-
-def text(*names, expires="2036-12-31", **changes):
-    head = plan_head("trial", (900, 90000), expires=expires)
-    metrics = {name: f"{MEASURES[name]}, {SURE}" for name in names} | changes
-    return head + "".join(f"  {name}: {{{said}}}\n" for name, said in metrics.items())
-
-
-def plan(*names, **changes):
-    return parse_plan(text(*names, **changes)).compile()
+from sotto.errors import SottoError
 
 
 def device(*names, state=NO_LIFETIME_BOUND, seed=1, used=None, **options):
@@ -86,69 +53,6 @@ def week_later(client):
 def rows(client):
     with client._store.transaction(READ) as connection:
         return connection.execute("SELECT * FROM measure ORDER BY tally").fetchall()
-
-
-def test_each_measure_answers_what_happened(clock):
-    client = device(*MEASURES, clock=clock)
-    for _ in range(6):
-        assert client.count("export") is Outcome.ACCEPTED
-    client.count("open")
-    client.reach("checkout", "address")
-    client.reach("checkout", "cart")
-    for load in (12, 3, 25.5, 7):
-        assert client.record("load", load) is Outcome.ACCEPTED
-    client.record("dark", True)
-    clock.advance(days=2)
-    client.count("export", 2)
-    client.flush()
-    week_later(client)
-    assert answers(client) == {
-        "exports": ["5 to 9"],
-        "opened": ["true"],
-        "days": ["2"],
-        "busy": ["2"],
-        "checkout": ["address"],
-        "age": ["0", "1"],
-        "most": ["20 or more"],
-        "least": ["0 to 9"],
-        "last": ["0 to 9"],
-        "total": ["20 or more"],
-        "dark": ["true"],
-    }
-
-
-def test_a_client_that_is_only_made_and_dropped_is_answered(path, clock):
-    """Its app need not call anything: whoever starts it and never exports is counted as zero."""
-    device("exports", state=path, clock=clock).close()
-    clock.advance(days=7)
-    publisher = MemoryPublisher()
-    client = Client(plan("exports"), state=path, publisher=publisher, clock=clock, background=False)
-    assert len(rows(client)) == 1
-    assert client.ledger().reserved == 2 * 26_000_000
-    with client._store.transaction(READ) as connection:
-        assert connection.execute("SELECT count(*) FROM chain").fetchone() == (1,)
-
-
-@pytest.mark.parametrize("state", ["file", "memory"])
-def test_what_is_under_way_is_shown_and_reserved(path, clock, state):
-    client = device("exports", "age", state=path if state == "file" else None, clock=clock)
-    client.count("export", 7)
-    ledger = client.ledger()
-    assert ledger.reserved == 52_000_000
-    (measured,) = ledger.measured
-    assert measured == ("trial/exports", "how often export happened", START + WEEK, 26_000_000)
-    assert "trial/exports (epsilon 26)" in ledger.in_words()
-    preview = client.preview()
-    assert {report.metric for report in preview.reports} == {"trial/age"}
-    assert preview.measured == ledger.measured
-    assert "how often export happened" in preview.in_words()
-    assert "in which period it was first used, until consent is withdrawn, for trial/age." in str(
-        preview
-    )
-    # Nothing was drawn for that, and nothing is lost.
-    assert len(rows(client)) == 1
-    week_later(client)
-    assert answers(client)["exports"] == ["5 to 9"]
 
 
 def played(values, path=None):
@@ -192,35 +96,15 @@ def test_outcomes_writes_times_and_sizes_are_the_same_for_all_values(tmp_path, i
     assert found == [found[0]] * len(found)
 
 
-def test_what_has_begun_goes_on_while_the_outbox_is_full(clock):
-    client = device("exports", "opened", clock=clock)
-    client._store.outbox._bytes = client._store.outbox.room = 0
+def test_a_value_does_not_outlive_its_plan_where_a_write_failed_beyond_its_period(
+    path, clock, monkeypatch
+):
+    """A clock that leapt is set back; the first write alone found the disk full."""
+    ends = {"expires": "2026-01-29"}
+    clock.now = plan("exports", **ends).expires - HOUR
+    client = device("exports", state=path, clock=clock, used=ends)
     assert client.count("export", 7) is Outcome.ACCEPTED
-    week_later(client)
-    assert answers(client)["exports"] == ["5 to 9"]
-
-
-def test_it_goes_on_whatever_another_process_used(path, clock):
-    client, other = (device("exports", "opened", state=path, clock=clock) for _ in "ab")
-    client._store.outbox._bytes = client._store.outbox.room = 0
-    assert other.count("export", 1) is Outcome.ACCEPTED
-    for _ in range(3):
-        other.count("open", 1)
-        assert client.count("export", 7) is Outcome.ACCEPTED
-
-
-ENDS = {"expires": "2026-01-29"}
-
-
-def expiring(path, clock, hours, **options):
-    """A device that is made so many hours after its plan's end."""
-    clock.now = plan("exports", **ENDS).expires + hours * HOUR
-    return device("exports", state=path, clock=clock, used=ENDS, **options)
-
-
-@contextmanager
-def full_disk():
-    """Refuse the first commit of a write."""
+    clock.advance(days=7)
     commit, refused = DeviceDatabase.commit, []
 
     def full(self, access):
@@ -229,53 +113,16 @@ def full_disk():
         refused.append(access)
         raise sqlite3.OperationalError("database or disk is full")
 
-    with mock.patch.object(DeviceDatabase, "commit", full), suppress(StoreError):
-        yield
-    assert refused
-
-
-def left_an_hour_after_the_end(client, clock):
-    """Return what is left of measures, once a device was used an hour after its plan's end."""
-    clock.now = plan("exports", **ENDS).expires + HOUR
-    client.count("export")
-    client.flush()
-    return rows(client)
-
-
-def test_a_value_does_not_outlive_its_plan_although_the_disk_was_full(path, clock):
-    client = expiring(path, clock, -1)
-    assert client.count("export", 7) is Outcome.ACCEPTED
-    clock.advance(hours=2)
-    with full_disk():
-        client.flush()
-    assert left_an_hour_after_the_end(client, clock) == []
-
-
-def test_nor_where_it_was_full_when_a_clock_was_beyond_its_period(path, clock):
-    client = expiring(path, clock, -1)
-    assert client.count("export", 7) is Outcome.ACCEPTED
-    clock.advance(days=7)
-    with full_disk():
+    with monkeypatch.context() as patched:
+        patched.setattr(DeviceDatabase, "commit", full)
         client.count("export")
+    assert refused
     clock.advance(days=-7)
     assert len(rows(client)) == 1
-    assert left_an_hour_after_the_end(client, clock) == []
-
-
-@pytest.mark.parametrize("who", ["itself", "another process", "another version"])
-def test_nor_after_a_clock_was_beyond_its_end(path, clock, who):
-    client = expiring(path, clock, 1, consent=False)
-    client._store.keep_up(clock.now)
-    clock.advance(hours=-2)
-    began = client if who != "another process" else expiring(path, clock, -1)
-    began.give_consent()
-    assert began.count("export", 7) is Outcome.ACCEPTED
-    if who == "another process":
-        began.close()
-    if who == "another version":
-        device("exports", state=path, clock=clock, consent=False, used={"expires": "2027-01-01"})
-    assert client.count("export", 7) is Outcome.ACCEPTED
-    assert left_an_hour_after_the_end(client, clock) == []
+    clock.advance(hours=2)
+    client.count("export")
+    client.flush()
+    assert rows(client) == []
 
 
 def test_a_write_changes_a_row_although_the_value_stays(path, clock):
@@ -295,11 +142,10 @@ PLANTED = 7.123456789012345
 MARKS = (struct.pack("<d", PLANTED), struct.pack("<q", 0x5EC2E7C0DE), struct.pack("<d", -PLANTED))
 
 
-def planted(path, clock, *more):
+def planted(path, clock):
     """A device whose file holds marked values."""
     wide = "type: number, range: [0, 99999999999999], outside: clip"
     compiled = plan(
-        *more,
         load=f"{wide}, missing: true, measure: {{last: load}}, {SURE}",
         events=f"{wide}, measure: {{count: event}}, {SURE}",
         total=f"{wide}, measure: {{sum: other}}, {SURE}",
@@ -310,34 +156,6 @@ def planted(path, clock, *more):
     client.count("event", 0x5EC2E7C0DE)
     client.record("other", -PLANTED)
     return client
-
-
-def test_no_figure_and_no_line_tells_how_often_was_counted(path, clock, caplog):
-    caplog.set_level("DEBUG")
-    told = []
-    for uses in (0, 1, 5):
-        state = path.with_name(f"{uses}")
-        client = device("exports", "checkout", "total", clock=clock, state=state, seed=7)
-        caplog.clear()
-        for _ in range(uses):
-            client.count("export")
-            client.reach("checkout", "cart")
-            client.record("load", 3)
-        told.append((client.stats(), caplog.text))
-        client.close()
-    assert told[0] == told[1] == told[2]
-
-
-def test_that_the_lifetime_has_no_more_for_a_measure_is_said_before_anything_is_counted(caplog):
-    caplog.set_level("INFO")
-    client = device("exports", "opened", ceilings=(60, 60))
-    client.clock.advance(days=7)
-    assert caplog.records == []
-    assert client.next_due() is not None
-    told = [each.getMessage().split(",")[0] for each in caplog.records]
-    assert told == [f"the lifetime budget is used up for trial/{each}" for each in MEASURES][:2]
-    assert client.count("export") is Outcome.OVER_BUDGET
-    assert len(caplog.records) == 2
 
 
 def test_no_frame_says_while_that_is_logged_that_there_was_a_use(monkeypatch):
@@ -386,100 +204,18 @@ def hides(found, state):
     return found is True or found == 7 or (isinstance(found, bytes) and state[-8:] in found)
 
 
-def test_values_are_in_the_file_until_they_are_drawn(path, clock):
+@pytest.mark.parametrize("end", ["drawn", "withdrawn"])
+def test_values_are_in_the_file_until_they_are_drawn_or_withdrawn(path, clock, end):
     client = planted(path, clock)
     assert all(mark in raw(path) for mark in MARKS)
     assert client.next_due() == START + WEEK
+    if end == "withdrawn":
+        assert client.withdraw_consent()
     clock.advance(days=7)
     client.flush()
     assert not any(mark in raw(path) for mark in MARKS)
-    assert [row[5][8:].strip(b"\0") for row in rows(client)] == [b"", b"", b""]
-
-
-def test_withdrawal_erases_what_was_measured(path, clock):
-    client = planted(path, clock, "age", "days")
-    assert client.withdraw_consent()
-    assert not any(mark in raw(path) for mark in MARKS)
-    assert rows(client) == []
-    with client._store.transaction(READ) as connection:
-        assert connection.execute("SELECT * FROM first_use").fetchall() == []
-    # The reservation stays, and the period has had its answer.
-    assert client.give_consent(again=True)
-    assert client.count("event") is Outcome.PERIOD_FULL
-    week_later(client)
-    assert {each.metric for each in reported(client)} == {"age"}
-    assert client.count("event") is Outcome.ACCEPTED
-
-
-def test_withdrawal_of_a_group_erases_its_measures(path, clock):
-    compiled = parse_plan(
-        text(
-            exports=f"{MEASURES['exports']}, group: use, {SURE}",
-            opened=f"{MEASURES['opened']}, group: look, {SURE}",
-        ).replace("metrics:", "groups: {use: How it is used, look: How it looks}\nmetrics:")
-    ).compile()
-    client = SeededClient(compiled, seed=1, state=path, clock=clock)
-    client.count("export")
-    assert client.withdraw_consent(groups=["use"])
-    assert [row[0] for row in rows(client)] == ["trial/opened"]
-    assert client.count("export") is Outcome.NO_CONSENT
-    assert client.count("open") is Outcome.ACCEPTED
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *("state = substr(state, 1, 12)", "state = state || x'00'", "state = x''", "state = 7"),
-        *("state = 'PLANTED'", "state = CAST(x'ff' || 'PLANTED' AS TEXT)", "metric = 99"),
-        *("metric = 'PLANTED'", "metric = -1", "period = 'PLANTED'", "period = period + 0.5"),
-        *("plan = 'PLANTED'", "cell = 'PLANTED'", "period = -(1 << 62)", "metric = 1 - metric"),
-    ],
-)
-@pytest.mark.parametrize("over", [False, True])
-def test_a_row_of_another_size_type_or_metric_is_damage(path, clock, damage, over, caplog):
-    """Values are dropped; a file that has it when the period is over is set aside."""
-    with device("exports", "checkout", "days", state=path, clock=clock) as client:
-        client.count("export")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"UPDATE measure SET {damage}")
-    clock.advance(days=7 * over)
-    with device("exports", "checkout", "days", state=path, clock=clock, seed=2) as client:
-        refused = Outcome.OVER_BUDGET if over else Outcome.STORE_FULL
-        assert client.count("export") is client.reach("checkout", "paid") is refused
-        assert client.ledger().damaged == 1 if over else client.next_due() in (None, START + WEEK)
-    assert "damaged" in caplog.text
-    assert "PLANTED" not in caplog.text
-    assert path.with_name(f"{path.name}-damaged-1").exists() is over
-
-
-def test_a_first_use_that_is_no_number_is_forgotten(path, clock):
-    device("age", state=path, clock=clock).close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE first_use SET period = 'PLANTED'")
-    clock.advance(days=7)
-    client = device("age", state=path, clock=clock, seed=2)
-    week_later(client)
-    assert answers(client) == {"age": ["0", "1"]}
-
-
-@pytest.mark.parametrize(
-    ("now", "outcome"),
-    [(START, Outcome.NO_CONSENT), (START + 52 * WEEK, Outcome.EXPIRED), (0, Outcome.BAD_CLOCK)],
-)
-def test_a_use_that_is_refused_starts_nothing(path, clock, now, outcome):
-    """No row, no first use, no reservation and no report."""
-    clock.now = now
-    known = plan("exports", "checkout", "age", "most", expires="2026-06-30", used=USED)
-    client = Client(known, state=path, publisher=MemoryPublisher(), clock=clock, background=False)
-    if outcome is not Outcome.NO_CONSENT:
-        client.give_consent()
-    assert client.count("export") is client.reach("checkout", "cart") is outcome
-    assert client.count("open") is client.record("load", 3) is outcome
-    client.flush()
-    with client._store.transaction(READ) as connection:
-        for table in ("measure", "first_use", "ledger", "chain"):
-            assert connection.execute(f"SELECT * FROM {table}").fetchall() == []
-    client.close()
+    states = [row[5][8:].strip(b"\0") for row in rows(client)]
+    assert states == ([b"", b"", b""] if end == "drawn" else [])
 
 
 def test_no_event_is_in_two_periods(clock):
@@ -532,25 +268,6 @@ def test_daylight_saving_and_leap_days_change_nothing(clock, monkeypatch):
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-def test_an_update_of_the_plan_goes_on_with_the_same_measure(path, clock):
-    first = device("exports", "opened", state=path, clock=clock)
-    first.count("export", 2)
-    first.close()
-    later = text("exports").replace("version: 1", "version: 2")
-    client = SeededClient(parse_plan(later).compile(), seed=2, state=path, clock=clock)
-    assert client.count("export", 3) is Outcome.ACCEPTED
-    client.close()
-    other = text(exports=f"{MEASURES['exports'].replace('5, 10', '5, 11')}, {SURE}")
-    other = other.replace("version: 1", "version: 3")
-    client = SeededClient(parse_plan(other).compile(), seed=2, state=path, clock=clock)
-    assert client.count("export") is Outcome.PERIOD_FULL
-    clock.advance(days=7)
-    client.next_due()
-    # Drawn under the plan that it was begun under, for the metric that the new one has not, too.
-    pending = sorted(each.metric for each in client.ledger().pending)
-    assert pending == ["trial/exports", "trial/opened"]
 
 
 def test_an_app_that_wants_no_errors_gets_none():
@@ -676,54 +393,9 @@ def test_kills_lose_and_double_nothing(path):
     assert acknowledged <= total(path, compiled) <= acknowledged + killed
 
 
-def test_a_file_of_before_there_were_measures_goes_on(path, clock):
-    plain = parse_plan(text(theme=f"type: boolean, {SURE[14:]}")).compile()
-    SeededClient(plain, seed=1, state=path, clock=clock).close()
-    before_measures(path)
-    assert read_file(path).measured == ()
-    client = device("exports", state=path, clock=clock)
-    assert client.count("export") is Outcome.ACCEPTED
-    assert len(rows(client)) == 1
-
-
-def before_measures(path):
-    """Make a store that is closed one of the release before, as far as its tables say."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("measure", "first_use"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 7")
-
-
 def held(client):
     """Return the responses that a device has in its file, with their random bytes."""
     return [row[5] for row in rows(client) if row[0] == "trial/used"]
-
-
-@pytest.mark.parametrize("uses", [0, 1, 3])
-def test_used_is_answered_from_the_response_alone(path, clock, uses):
-    client = device("age", state=path, clock=clock, used={"used": USED})
-    for _ in range(uses):
-        assert client.count("open") is Outcome.ACCEPTED
-        clock.advance(hours=5)
-    client.flush()
-    [response] = held(client)
-    assert response[8:] == bytes([uses > 0])
-    (measured,) = client.ledger().measured
-    assert measured.measure == "whether open was used, as a response randomized at epsilon 27"
-    assert measured.reserved == 26_000_000
-    week_later(client)
-    assert answers(client)["used"] == ["true" if uses else "false"]
-    # The next period begins with *no*, and the response of this one is gone.
-    assert [response[8:] for response in held(client)] == [b"\0"]
-
-
-def test_a_response_is_the_source_of_the_reports(path, clock):
-    """A response that says the contrary, as a random one may, is what is reported."""
-    client = device(state=path, clock=clock, used={"used": USED})
-    with client._store.transaction(WRITE) as connection:
-        connection.execute("UPDATE measure SET state = ?", (bytes(8) + b"\1",))
-    week_later(client)
-    assert answers(client)["used"] == ["true"]
 
 
 def used_lives(folder, uses):
@@ -824,29 +496,3 @@ def test_a_response_is_drawn_anew_once_a_process_and_period(path, clock):
     assert len(set(drawn(True, 40))) == 1
     clock.advance(days=5)
     assert len(set(drawn(False, 40))) == 1
-
-
-def test_a_use_is_of_the_period_and_the_consent_in_which_it_was(path, clock):
-    """Otherwise the uses of one period would reach the answers of two."""
-    client = device(state=path, clock=clock, used={"used": USED})
-    client.count("open")
-    clock.advance(days=7)
-    client.flush()
-    assert held(client)[0][8:] == b"\0"
-    client.count("open")
-    assert client.withdraw_consent()
-    assert client.count("open") is Outcome.NO_CONSENT
-    assert client.give_consent(again=True)
-    clock.advance(days=7)
-    client.flush()
-    assert held(client)[0][8:] == b"\0"
-
-
-def test_closing_writes_the_last_uses(path, clock):
-    client = device(state=path, clock=clock, used={"used": USED})
-    client.count("open")
-    client.close()
-    client = device(state=path, clock=clock, used={"used": USED})
-    assert held(client)[0][8:] == b"\1"
-    client.close()
-    assert not path.with_name(path.name + "-wal").exists()

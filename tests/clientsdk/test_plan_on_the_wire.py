@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import DAY, START, WEEK, metric, number, plan, reports
+from device_plans import DAY, START, WEEK, metric, number, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
@@ -50,41 +50,6 @@ def test_what_an_aggregator_does_not_need_leaves_no_trace_on_the_wire(changes):
     sent = life(asked())
     assert len(sent) > 4
     assert life(asked(**changes)) == sent
-
-
-def recorded(under, path, clock, publisher, *values):
-    with SeededClient(under, seed=clock.now, state=path, clock=clock, publisher=publisher) as made:
-        for value in values:
-            assert made.record("colour", value) is Outcome.ACCEPTED
-        made.flush()
-        return made.ledger()
-
-
-def test_a_chain_keeps_the_expiry_that_it_was_recorded_under(tmp_path):
-    """A later document with the same fingerprint prolongs nothing, and is used from then on."""
-    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
-    first = plan(metric("colour", "every", 2), expires=START + 3 * DAY)
-    longer = plan(metric("colour", "every", 2), expires=START + 52 * WEEK)
-    assert first.fingerprint == longer.fingerprint
-    recorded(first, path, clock, publisher, "a")
-    recorded(longer, path, clock, publisher, "b")
-    for _ in range(20):
-        clock.advance(hours=12)
-        ledger = recorded(longer, path, clock, publisher)
-    levels = {}
-    for report in reports(publisher.messages):
-        levels.setdefault(report.chain, []).append(report.level)
-        assert report.fingerprint == longer.fingerprint
-    assert sorted(levels.values()) == [[0, 1], [0, 1, 2]]
-    assert ledger.pending == ()
-
-
-def test_an_earlier_expiry_stops_what_is_recorded_from_then_on(tmp_path):
-    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
-    recorded(plan(metric("colour", "every", 2)), path, clock, publisher, "a")
-    ended = plan(metric("colour", "every", 2), expires=START)
-    with SeededClient(ended, seed=2, state=path, clock=clock, publisher=publisher) as client:
-        assert client.record("colour", "b") is Outcome.EXPIRED
 
 
 def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):

@@ -7,10 +7,9 @@ import fcntl
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from publishing import Collector
 from scripts import HERE, ROOT
 
 from sotto import files
@@ -90,30 +89,18 @@ assert written()
 
 @pytest.mark.real_randomness
 def test_a_device_posts_to_a_collector(tmp_path):
-    bodies = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        code = """
-with Device(HttpPublisher(sys.argv[4])) as client:
+    code = """
+publisher = HttpPublisher(sys.argv[4])
+with Device(publisher) as client:
     client.record("colour", "a")
     client.clock.advance(days=2)
     print(client.flush().sent)
+publisher.close()
 """
-        try:
-            told = run(code, tmp_path, f"http://127.0.0.1:{server.server_port}")
-        finally:
-            server.shutdown()
-    assert (told, len(bodies)) == ("1\n", 1)
+    with Collector() as server:
+        told = run(code, tmp_path, server.url)
+        server.shutdown()
+    assert (told, len(server.bodies)) == ("1\n", 1)
 
 
 @pytest.mark.real_randomness

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from contextlib import ExitStack
 from itertools import count
@@ -12,7 +11,6 @@ from unittest import mock
 import hypothesis.strategies as st
 import pytest
 from device_machine import DeviceMachine
-from device_plans import START, WEEK
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from scenario_plans import epsilon
@@ -258,47 +256,3 @@ class TestManyLives(SoundFiles.TestCase):
 @pytest.mark.slow
 class TestAccidents(Accidents.TestCase):
     settings = lives(60, 30)
-
-
-def walk(path, seed, value, steps=120):
-    """A device whose clock walks at random; return what came of its steps, and its machine."""
-    machine, drawn, came = DeviceMachine(path), random.Random(seed), []
-    machine.run(f"plan {PLANS['first'].replace(WIDE, 'ceilings 14 400')}")
-    machine.run("start ceilings 8 300")
-    for number in range(steps):
-        kind = drawn.randrange(8)
-        if kind < 3:
-            machine.run(f"wait {drawn.randrange(48)}h", check=False)
-        elif kind == 3:
-            machine.run(f"wait {drawn.randrange(-14, 21)}d", check=False)
-        elif kind == 4:
-            machine.run(f"time {drawn.choice([-1, 1]) * drawn.randrange(12 * 52)}w", check=False)
-        elif kind == 5:
-            machine.run(f"time {drawn.randrange(4)}w", check=False)
-        for name in drawn.choices(NAMES, k=4):
-            came.append(machine.run(f"record {name} value {value} -> anything", check=False))
-            machine.run("forget", check=False)
-        if drawn.randrange(3):
-            came.append(machine.run("flush -> anything", check=number % 10 == 9))
-    return came, machine
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_however_a_clock_walks_no_budget_is_spent_twice_and_outcomes_show_no_value(tmp_path, seed):
-    (one, machine), (two, other) = (walk(tmp_path / f"{v}.db", seed, v) for v in "ab")
-    assert one == two
-    ledgers = [each.clients["a"].ledger() for each in (machine, other)]
-    reserved = [[each.reserved for each in ledger.periods] for ledger in ledgers]
-    assert reserved[0] == reserved[1]
-    other.end()
-    # With the clock right again, it records again while its lifetime lasts.
-    used = {each.number for each in ledgers[0].periods}
-    for week in range(21, 33):
-        machine.run(f"time {week}w")
-        came = machine.run("record colour -> anything")
-        assert came in ("accepted", "over budget", "period full")
-        left = 300_000_000 - machine.clients["a"].ledger().reserved
-        assert came == "accepted" or left < 2_000_000 or START // WEEK + week in used
-        machine.run("forget")
-    machine.end()

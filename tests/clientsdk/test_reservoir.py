@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from device_plans import HOUR, LATE, START, VAST, WEEK, metric, plan
+from device_plans import HOUR, START, VAST, metric, plan
 from statistical import check_counts
 
 from clientsdk import Outcome, draws
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.sampling import uniform_below
-from sotto.plan.compiled import Ceilings
-
-STRONG = [(500_000, WEEK), (3_000_000, 2 * WEEK)]
 
 
 def device(seed=1, **options):
@@ -70,37 +67,3 @@ def test_the_sdk_randomizes_a_value_that_it_does_not_keep(monkeypatch):
     for _ in range(30):
         client.record("colour", "a")
     assert len(set(drawn)) == 30
-
-
-def test_another_version_takes_over_the_reservation_and_pays_the_difference(tmp_path):
-    path = tmp_path / "device.db"
-    weak = plan(metric("colour", "reservoir", ladder=LATE))
-    strong = plan(metric("colour", "reservoir", ladder=STRONG), version=2)
-    device(seed=5, plan=weak, state=path).record("colour", "a")
-    client = device(seed=6, plan=strong, state=path)
-    while len({chain.chain for chain in client.ledger().pending}) == 1:
-        client.record("colour", "a")
-        if client.ledger().pending[0].reserved > 2_000_000:
-            break
-    assert client.ledger().reserved == strong.metric("colour").mechanism.certified(1)
-    back = device(seed=7, plan=weak, state=path)
-    for _ in range(50):
-        assert back.record("colour", "a") is Outcome.ACCEPTED
-    # Reserved is never given back, and a cheaper chain uses what was.
-    assert back.ledger().reserved == strong.metric("colour").mechanism.certified(1)
-    assert back.ledger().pending[0].reserved == weak.metric("colour").mechanism.certified(1)
-
-
-def test_a_displacing_value_that_costs_too_much_is_refused(tmp_path):
-    path = tmp_path / "device.db"
-    ceilings = Ceilings(2_000_000, 100_000_000)
-    weak = plan(metric("colour", "reservoir", ladder=LATE))
-    strong = plan(metric("colour", "reservoir", ladder=STRONG), version=2)
-    first = device(seed=5, plan=weak, state=path, ceilings=ceilings)
-    first.record("colour", "a")
-    (kept,) = first.ledger().pending
-    second = device(seed=6, plan=strong, state=path, ceilings=ceilings)
-    outcomes = {second.record("colour", "a") for _ in range(30)}
-    assert outcomes == {Outcome.ACCEPTED, Outcome.OVER_BUDGET}
-    assert second.ledger().pending == (kept,)
-    assert second.ledger().reserved <= ceilings.period

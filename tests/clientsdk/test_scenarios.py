@@ -15,7 +15,7 @@ from device_machine import DeviceMachine
 FOLDER = Path(__file__).with_name("scenarios")
 #: Steps of files, and of several clients on one.
 ON_FILES = {"copy", "restore", "lose", "damage", "cut", "alter", "rows", "aside", "die", "close"}
-ON_FILES |= {"failing"}
+ON_FILES |= {"failing", "reading", "gone"}
 
 
 class Scenario(NamedTuple):

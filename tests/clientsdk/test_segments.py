@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 
-import pytest
 from device_plans import START, VAST, metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.preview import preview_file
-from clientsdk.store.device_secrets import SECRET_BYTES
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
@@ -41,11 +38,6 @@ def cells(client):
     return found
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def test_people_see_what_is_sent_in_the_clear(path):
     client = device(segmented(experiment=None), state=path, segments={"os": "mac"})
     client.record("colour", "a")
@@ -66,24 +58,6 @@ def test_a_value_that_capitals_alone_keep_from_its_segment_is_told(caplog):
 # Arms.
 
 
-def secret_of(client):
-    return client._store.arm_secret
-
-
-def test_an_arm_stays_after_a_restart_in_a_copy_and_for_the_next_version(path, tmp_path):
-    first = device(segmented(), state=path)
-    arm, secret = first.arm("onboarding"), secret_of(first)
-    assert len(secret) == SECRET_BYTES
-    assert arm == first.plan.experiment.arm(secret, "fleet.example")
-    first.close()
-    for ending in ("", "-mark"):
-        shutil.copy(f"{path}{ending}", f"{tmp_path / 'copy'}{ending}")
-    for number, file in enumerate([path, tmp_path / "copy", path]):
-        again = device(segmented(version=number + 1), state=file, seed=50 + number)
-        assert (again.arm("onboarding"), secret_of(again)) == (arm, secret)
-        again.close()
-
-
 def test_what_is_sent_says_the_arm_that_the_app_was_told():
     told = Counter()
     for seed in range(40):
@@ -95,16 +69,6 @@ def test_what_is_sent_says_the_arm_that_the_app_was_told():
         assert [*cells(client)] == [f"onboarding={arm or 'none'}"]
         told[arm] += 1
     assert set(told) == {None, "control", "treatment"}
-
-
-def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch):
-    client = device(segmented(), consent=False)
-    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
-    monkeypatch.setenv("SOTTO_DISABLED", "1")
-    off = Client(segmented(), state=path, publisher=MemoryPublisher(), background=False)
-    off.set_segments({"os": "linux"})
-    assert off.arm("onboarding") is None
-    assert not path.exists()
 
 
 def test_a_mistake_about_segments_never_stops_an_app_that_asked_for_that(caplog):

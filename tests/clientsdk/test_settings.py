@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from device_plans import HOUR, START, WEEK, metric, plan
+from device_plans import START, metric, plan
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -236,21 +236,6 @@ def test_a_bad_variable_about_privacy_is_an_error_whatever_is_passed(monkeypatch
         client_of(**made)
 
 
-def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_path):
-    path = tmp_path / "device.db"
-    client_of(state=path).close()
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2")
-    client_of(state=path).close()
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "11")
-    with client_of(state=path) as client:
-        assert client.ledger().ceilings == Ceilings(2_000_000, 640_000_000)
-        client.give_consent()
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "1.999999")
-    with client_of(state=path, clock=FakeClock(START + WEEK)) as client:
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-
-
 EIGHT = metric("colour", "every", 8, ladder=[(1_000_000, 0)])
 #: Ways to make a client that may spend two, of its period or its life.
 STRICT = {
@@ -275,34 +260,35 @@ def strict_and_other(monkeypatch, path, how, clock):
 
 
 @pytest.mark.parametrize("how", STRICT)
-def test_another_process_does_not_raise_what_a_client_may_record(monkeypatch, tmp_path, how):
-    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
+def test_another_process_raises_neither_what_a_client_may_record_nor_what_it_may_send(
+    monkeypatch, tmp_path, how
+):
+    clock = FakeClock(START)
+    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, clock)
     outcomes = [strict.record("colour", "a") for _ in range(4)]
     assert outcomes == [Outcome.ACCEPTED] * 2 + [Outcome.OVER_BUDGET] * 2
     # The other may, and what it does counts.
     assert [other.record("colour", "a") for _ in range(7)].count(Outcome.ACCEPTED) == 6
     assert strict.record("colour", "a") is not Outcome.ACCEPTED
-
-
-@pytest.mark.parametrize("how", STRICT)
-def test_nor_what_it_may_send(monkeypatch, tmp_path, how):
-    clock = FakeClock(START)
-    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, clock)
-    assert [other.record("colour", "a") for _ in range(8)] == [Outcome.ACCEPTED] * 8
     clock.advance(hours=3)
     result = strict.flush()
     assert (result.sent, result.lapses.ceiling) == (2, 6)
     assert strict.ledger().spent == 2_000_000
+    clock.advance(days=7)
+    assert (strict.record("colour", "a") is Outcome.ACCEPTED) is (how != "lifetime")
 
 
 @pytest.mark.parametrize("how", STRICT)
 def test_what_a_person_agrees_to_in_a_client_holds_for_it_as_far_as_its_settings_allow(
     monkeypatch, tmp_path, how
 ):
-    strict, _ = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
+    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
     assert strict.renew_consent(Ceilings(5_000_000, 640_000_000))
     accepted = [strict.record("colour", "a") for _ in range(8)].count(Outcome.ACCEPTED)
     assert accepted == (5 if how == "ceilings" else 2)
+    assert other.renew_consent()
+    assert strict.ledger().ceilings == plan(EIGHT).ceilings
+    assert (strict.record("colour", "a") is Outcome.ACCEPTED) is (how == "ceilings")
 
 
 def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monkeypatch, tmp_path):
@@ -377,29 +363,6 @@ def test_an_app_may_record_in_continuous_integration_and_not_where_nobody_wants_
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     with client_of(settings=settings) as client:
         assert client.record("colour", "a") is Outcome.DISABLED
-
-
-def test_switched_off_nothing_is_recorded_sent_or_touched(monkeypatch, tmp_path):
-    path, publisher = tmp_path / "device.db", MemoryPublisher()
-    device = SeededClient(plan(metric("colour")), seed=1, state=path, clock=FakeClock(START))
-    assert device.record("colour", "a") is Outcome.ACCEPTED
-    device.clock.advance(hours=3)
-    device.close()
-    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
-    monkeypatch.setenv("SOTTO_DISABLED", "1")
-    clock = FakeClock(START + 3 * HOUR)
-    client = Client(plan(metric("colour")), state=path, publisher=publisher, clock=clock)
-    assert client.record("colour", "a") is Outcome.DISABLED
-    assert client.flush(timeout=1).sent == 0
-    with pytest.raises(StoreError, match="switched off"):
-        client.ledger()
-    client.close()
-    assert publisher.messages == []
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
-    monkeypatch.delenv("SOTTO_DISABLED")
-    with Client(plan(metric("colour")), state=path, publisher=publisher, clock=clock) as client:
-        assert client.ledger().consent == "given"
-        assert client.flush().sent == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -19,8 +19,6 @@ from clientsdk.store import device_secrets
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
-from sotto.wire.format import TRAILER, decode_message
-from sotto.wire.reasons import Reason
 
 EVERY = metric("colour", "every", 3)
 
@@ -54,10 +52,6 @@ def rejects(messages, *plans, append=START + 2 * WEEK):
         Registry(plans),
     )
     return decoded.rejects
-
-
-def names_of(message):
-    return {row.pseudonym for run in decode_message(message).groups for row in run.rows}
 
 
 def test_an_identity_shows_neither_its_pseudonym_nor_its_seed():
@@ -122,17 +116,3 @@ def test_a_message_and_its_signature_are_no_longer_than_allowed(monkeypatch):
     sizes = [len(message) for message in sent_by(client)]
     assert max(sizes) <= 400 < min(sizes[:-1]) + 42 + 8
     assert rejects(sent_by(client), client.plan) == []
-
-
-def test_what_another_key_signs_is_not_accepted():
-    """The two halves of a message of two devices do not make one."""
-    one, other = device(seed=1), device(seed=2)
-    for client in (one, other):
-        client.record("colour", "a")
-        client.clock.advance(hours=3)
-        client.flush()
-    (first,), (second,) = sent_by(one), sent_by(other)
-    assert names_of(first) != names_of(second)
-    for forged in (first[:-TRAILER] + second[-TRAILER:], first[:-64] + second[-64:]):
-        (reject,) = rejects([forged], one.plan)
-        assert reject.reason is Reason.UNAUTHENTICATED

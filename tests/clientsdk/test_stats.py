@@ -5,27 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from device_plans import DAY, HOUR, START, metric, plan
+from device_plans import START, metric, plan
 from prometheus_client import CollectorRegistry, generate_latest
 
-from clientsdk import Lapses, MemoryPublisher, Outcome
+from clientsdk import Outcome
 from clientsdk.prometheus import ClientCollector
-from clientsdk.store.outbox import ROW
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PublishError
 
 ACCEPTED = Outcome.ACCEPTED
-
-
-class Sulking(MemoryPublisher):
-    """Takes nothing while it sulks."""
-
-    sulks: Exception | None = None
-
-    def publish(self, shard: int, message: bytes) -> None:
-        if self.sulks is not None:
-            raise self.sulks
-        super().publish(shard, message)
 
 
 @pytest.fixture
@@ -35,33 +22,7 @@ def client(tmp_path):
         seed=1,
         state=tmp_path / "device.db",
         clock=FakeClock(START),
-        publisher=Sulking(),
-        leaks_values=True,
     )
-
-
-def test_what_waits_and_what_was_sent(client):
-    client.record("colour", "a")
-    client.record("shape", "a")
-    stats = client.stats()
-    assert (stats.outbox_chains, stats.due, stats.sent, stats.last_send) == (2, 0, 0, None)
-    assert stats.outbox_bytes == 2 * (ROW + 3)
-    client.clock.advance(hours=3)
-    assert client.stats().due == 2
-    client.publisher.sulks = PublishError("not now")
-    client.flush()
-    client.publisher.sulks = ValueError("a publisher's own")
-    assert str(client.flush().error) == "the publisher raised ValueError"
-    assert (client.stats().sent, client.stats().send_errors) == (0, 2)
-    client.publisher.sulks = None
-    client.flush()
-    stats = client.stats()
-    assert (stats.sent, stats.send_errors, stats.due) == (2, 2, 0)
-    assert stats.last_send == START + 3 * HOUR
-    client.clock.now = START + 600 * 7 * DAY
-    client.flush()
-    assert client.stats().lapses == Lapses(expired=2)
-    assert (client.stats().outbox_chains, client.stats().outbox_bytes) == (0, 0)
 
 
 def test_a_store_that_cannot_be_read_is_said_to_be_one(client):

@@ -1,8 +1,8 @@
 """Neighbouring histories: the same recordings with other values have the same outcomes.
 
 Two clients share a file, as two processes would, while consent, ceilings, quota, period and clock
-change under them. Every scenario is played with each kind of value that a type accepts; outcomes
-and what is stored, but for the payloads, must be those of ordinary values.
+change under them. Every history (``histories.txt``) is played with each kind of value that a type
+accepts; outcomes and what is stored, but for the payloads, must be those of ordinary values.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ import random
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from device_plans import DAY, START, WEEK, threadless
+from device_plans import DAY, START, threadless
 from plan_texts import plan_head
+from scenario_plans import duration
 
 from clientsdk import (
     Outcome,
@@ -38,6 +41,7 @@ try:
 except ImportError:  # pragma: no cover
     np = None
 
+HISTORIES = Path(__file__).with_name("histories.txt")
 HEAD = plan_head("trial", (900, 9000), expires="2026-01-29")
 TYPES = {
     "category": "type: category, domain: [a, b, c], outside: other",
@@ -129,11 +133,11 @@ LOW = Ceilings(30_000_000, 9_000_000_000)
 class World:
     """Two clients on one file, a clock, a monotonic clock, and how full the quota is."""
 
-    def __init__(self, monkeypatch, folder, choose, scenario):
+    def __init__(self, monkeypatch, folder, choose, history):
         self.choose, self.outcomes, self.seed = choose, [], 0
-        self.plan = _plan(3 if "turn_comes" in scenario else 1)
+        self.plan = _plan(3 if "turn comes" in history.title else 1)
         self.clock, self.moment, self.used = FakeClock(START + DAY), 1000.0, 0
-        self.state = None if "memory" in scenario else folder / f"{next(_numbers)}.db"
+        self.state = None if "memory" in history.title else folder / f"{next(_numbers)}.db"
         for module in ("client", "store.store"):
             monkeypatch.setattr(f"clientsdk.{module}.monotonic", lambda: self.moment)
         monkeypatch.setattr("clientsdk.store.outbox._size", lambda connection: self.used)
@@ -155,10 +159,38 @@ class World:
                 value = values[self.choose(number, len(values))]
                 self.outcomes.append((number, name, client.record(name, value)))
 
-    def wait(self, seconds):
-        self.moment += seconds
+    def step(self, text):
+        """Make a step of ``histories.txt``: ``record 2``, ``there: withdraw``."""
+        who, _, rest = text.rpartition(": ")
+        client = self.there if who else self.here
+        verb, *words = rest.split()
+        if verb == "record":
+            self.record(client, *map(int, words))
+        elif verb == "few":
+            for name in NAMES[:4]:
+                self.outcomes.append(client.record(name, VALUES[name.partition(".")[0]][0]))
+        elif verb == "busy":
+            with client._store.transaction(READ):
+                self.record(client)
+        elif verb == "agree":
+            client.give_consent(again=bool(words))
+        elif verb == "renew":
+            client.renew_consent(LOW if words == ["low"] else None)
+        elif verb == "lower":
+            self.open(ceilings=LOW).close()
+        elif verb == "off":
+            self.here = self.open(settings=Settings(disabled=True))
+        elif verb == "wait":
+            self.moment += float(words[0])
+        elif verb in ("on", "time"):
+            begin = self.clock.now if verb == "on" else START
+            self.clock.now = begin + duration(" ".join(words))
+        elif verb == "outbox":
+            self.fill(1 << 40 if words == ["full"] else 0)
+        else:
+            getattr(client, {"withdraw": "withdraw_consent"}.get(verb, verb))()
 
-    def fill(self, used=1 << 40):
+    def fill(self, used):
         self.used = used
         for each in (self.here, self.there):
             each._store.outbox.room = 0
@@ -181,163 +213,19 @@ class World:
 _numbers = itertools.count()
 
 
-def consent_is_given_elsewhere(world):
-    world.record(world.here)
-    world.there.give_consent()
-    world.record(world.here)
-    world.wait(0.04)
-    world.record(world.here)
-    world.wait(0.02)
-    world.record(world.here)
+class History(NamedTuple):
+    """Steps, and the outcomes that they must have shown for the comparison to say anything."""
+
+    title: str
+    outcomes: set[str]
+    steps: list[str]
 
 
-def consent_is_withdrawn_and_given_again_elsewhere(world):
-    world.here.give_consent()
-    world.record(world.here)
-    world.there.withdraw_consent()
-    world.record(world.here)
-    world.there.give_consent(again=True)
-    world.record(world.here)
-    world.wait(1)
-    world.record(world.here, 2)
-
-
-def ceilings_are_raised_elsewhere(world):
-    world.here.renew_consent(LOW)
-    world.record(world.here, 2)
-    world.there.renew_consent()
-    world.record(world.here)
-    world.record(world.there)
-    world.record(world.here, 3)
-
-
-def ceilings_are_lowered_elsewhere(world):
-    world.here.give_consent()
-    for name in NAMES[:4]:
-        world.outcomes.append(world.here.record(name, VALUES[name.partition(".")[0]][0]))
-    world.open(ceilings=LOW).close()
-    world.record(world.here, 2)
-    world.record(world.there)
-
-
-def the_quota_is_used_up(world):
-    world.here.give_consent()
-    world.record(world.here, 2)
-    world.fill()
-    world.record(world.here, 2)
-    world.record(world.there)
-    world.fill(0)
-    world.record(world.here, 2)
-    world.fill()
-    world.clock.advance(days=7)
-    world.record(world.here, 2)
-
-
-def two_record_by_turns(world):
-    world.here.give_consent()
-    for _ in range(4):
-        world.record(world.here)
-        world.record(world.there)
-        world.clock.advance(hours=1)
-
-
-def the_period_turns_over(world):
-    world.here.give_consent()
-    world.record(world.here, 4)
-    world.clock.now = START + WEEK - 1
-    world.record(world.here)
-    world.clock.advance(ms=1)
-    world.record(world.here)
-    world.record(world.there, 2)
-    world.clock.advance(days=-1)
-    world.record(world.here)
-    world.clock.advance(days=8)
-    world.there.flush()
-    world.record(world.here, 2)
-
-
-def the_plan_expires(world):
-    world.here.give_consent()
-    world.clock.now = world.plan.expires - 1
-    world.record(world.here, 2)
-    world.clock.advance(ms=1)
-    world.record(world.here)
-    world.clock.advance(hours=-1)
-    world.record(world.here)
-    world.wait(1)
-    world.record(world.here)
-
-
-def the_file_is_busy_and_then_closed(world):
-    world.here.give_consent()
-    world.record(world.here)
-    with world.here._store.transaction(READ):
-        world.record(world.here)
-    world.here.close()
-    world.record(world.here, 2)
-
-
-def the_switch_is_on(world):
-    off = world.open(settings=Settings(disabled=True))
-    world.record(off, 2)
-
-
-def in_memory_a_period_is_full_and_turns_over(world):
-    world.record(world.here)
-    world.here.give_consent()
-    world.record(world.here, 5)
-    world.fill()
-    world.record(world.here)
-    world.clock.advance(days=7)
-    world.record(world.here)
-    world.fill(0)
-    world.record(world.here, 2)
-
-
-def in_memory_ceilings_are_raised(world):
-    world.here.renew_consent(LOW)
-    world.record(world.here, 2)
-    world.here.renew_consent()
-    world.record(world.here, 3)
-
-
-def a_turn_comes_and_goes(world):
-    world.record(world.here)
-    world.there.give_consent()
-    world.wait(1)
-    for _ in range(7):
-        world.record(world.here, 2)
-        world.record(world.there)
-        world.clock.advance(days=6, hours=23)
-        world.record(world.here)
-        world.clock.advance(hours=1)
-    world.fill()
-    for _ in range(3):
-        world.record(world.here)
-        world.clock.advance(days=7)
-
-
-def in_memory_a_turn_comes_and_goes(world):
-    a_turn_comes_and_goes(world)
-
-
-#: Each with the outcomes that it must have shown for the comparison to say anything.
-SCENARIOS = {
-    consent_is_given_elsewhere: {Outcome.NO_CONSENT, Outcome.ACCEPTED},
-    consent_is_withdrawn_and_given_again_elsewhere: {Outcome.NO_CONSENT, Outcome.PERIOD_FULL},
-    ceilings_are_raised_elsewhere: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
-    ceilings_are_lowered_elsewhere: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
-    the_quota_is_used_up: {Outcome.STORE_FULL, Outcome.PERIOD_FULL},
-    two_record_by_turns: {Outcome.ACCEPTED, Outcome.PERIOD_FULL},
-    the_period_turns_over: {Outcome.ACCEPTED, Outcome.PERIOD_FULL},
-    the_plan_expires: {Outcome.ACCEPTED, Outcome.EXPIRED},
-    the_file_is_busy_and_then_closed: {Outcome.ACCEPTED, Outcome.STORE_FULL},
-    the_switch_is_on: {Outcome.DISABLED},
-    in_memory_a_period_is_full_and_turns_over: {Outcome.NO_CONSENT, Outcome.STORE_FULL},
-    in_memory_ceilings_are_raised: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
-    a_turn_comes_and_goes: {Outcome.NOT_IN_PANEL, Outcome.ACCEPTED, Outcome.STORE_FULL},
-    in_memory_a_turn_comes_and_goes: {Outcome.NOT_IN_PANEL, Outcome.ACCEPTED, Outcome.STORE_FULL},
-}
+def _histories():
+    for part in HISTORIES.read_text("utf-8").split("\n\n")[1:]:
+        head, *steps = part.strip().splitlines()
+        title, _, outcomes = head.partition(" -> ")
+        yield History(title, {*outcomes.split()}, [each.strip() for each in steps])
 
 
 def mixed(seed):
@@ -354,9 +242,10 @@ def every_kind():
     yield from map(mixed, range(3))
 
 
-def play(monkeypatch, folder, scenario, choose):
-    world = World(monkeypatch, folder, choose, scenario.__name__)
-    scenario(world)
+def play(monkeypatch, folder, history, choose):
+    world = World(monkeypatch, folder, choose, history)
+    for step in history.steps:
+        world.step(step)
     try:
         stored = world.stored()
     except StoreError:
@@ -365,14 +254,14 @@ def play(monkeypatch, folder, scenario, choose):
     return world.outcomes, stored
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("history", [*_histories()], ids=lambda history: history.title)
 @pytest.mark.slow
-def test_outcomes_and_what_is_stored_do_not_depend_on_values(monkeypatch, tmp_path, scenario):
+def test_outcomes_and_what_is_stored_do_not_depend_on_values(monkeypatch, tmp_path, history):
     ordinary, *others = every_kind()
-    outcomes, stored = play(monkeypatch, tmp_path, scenario, ordinary)
-    assert {each[-1] for each in outcomes if isinstance(each, tuple)} >= SCENARIOS[scenario]
+    outcomes, stored = play(monkeypatch, tmp_path, history, ordinary)
+    assert {each[-1] for each in outcomes if isinstance(each, tuple)} >= history.outcomes
     for choose in others:
-        found, there = play(monkeypatch, tmp_path, scenario, choose)
+        found, there = play(monkeypatch, tmp_path, history, choose)
         differing = [pair for pair in zip(outcomes, found, strict=True) if pair[0] != pair[1]]
         assert differing == []
         assert there == stored

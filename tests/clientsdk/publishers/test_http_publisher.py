@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
 
 import pytest
 from device_plans import reporter
+from messages import message
 from publishing import Collector, Handler, refuse
 from waiting import wait_until
 
 from clientsdk.publishers.http import Address, HttpPublisher
 from sotto.errors import ParameterError, PublishError
-from sotto.wire.format import Row, encode_message
-
-
-def message(pseudonym: bytes = b"p" * 16) -> bytes:
-    return encode_message(bytes(32), 3, [(0, [Row(0, pseudonym, os.urandom(16), 0, b"\1")])])
 
 
 @pytest.fixture

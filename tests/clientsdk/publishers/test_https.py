@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 from certificates import Authority
+from messages import message
 
 from clientsdk import HttpPublisher, fetch_plan
 from clientsdk.publishers import http
 from sotto.errors import PublishError
-from sotto.wire.format import Row, encode_message
 
 ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -68,10 +68,6 @@ def serving(files):
             thread.join(300)
 
 
-def of(pseudonym: bytes) -> bytes:
-    return encode_message(bytes(32), 3, [(0, [Row(0, pseudonym * 16, bytes(16), 0, b"\1")])])
-
-
 @pytest.mark.parametrize(
     "case", [("other.example", 1), ("127.0.0.1", -1), ("127.0.0.2", 1)], ids=lambda case: case[0]
 )
@@ -80,7 +76,7 @@ def test_wrong_and_expired_certificates_are_refused(authority, known, case):
     with serving(authority.certify(name, days=days)) as (url, resumed):
         publisher = HttpPublisher(url, context=known)
         with pytest.raises(PublishError, match=r"\(SSLCertVerificationError\)"):
-            publisher.publish(3, of(b"a"))
+            publisher.publish(3, message())
         assert resumed == []
         publisher.close()
 
@@ -90,7 +86,7 @@ def test_unknown_authorities_are_refused(authority, tmp_path):
     with serving(authority.certify()) as (url, _):
         for context in (None, other):
             with pytest.raises(PublishError, match=r"\(SSLCertVerificationError\)"):
-                HttpPublisher(url, context=context).publish(3, of(b"a"))
+                HttpPublisher(url, context=context).publish(3, message())
             with pytest.raises(PublishError, match=r"\(SSLCertVerificationError\)"):
                 fetch_plan(url, "fleet.example", expect="0" * 64, context=context)
 
@@ -99,8 +95,8 @@ def test_no_session_is_resumed(authority, known, monkeypatch):
     monkeypatch.setattr(http, "_IDLE", 600.0)
     with serving(authority.certify()) as (url, resumed):
         publisher = HttpPublisher(url, context=known)
-        for pseudonym in (b"a", b"a", b"b", b"a", b"c"):
-            publisher.publish(3, of(pseudonym))
+        for each in (b"a", b"a", b"b", b"a", b"c"):
+            publisher.publish(3, message(pseudonym=each * 16))
         publisher.close()
         assert resumed == [False] * 4
         # A session that is resumed would be seen.

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 from device_plans import DAY, HOUR, START, metric, plan
-from scripts import run
 from waiting import wait_until
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Settings
@@ -71,30 +70,3 @@ def test_nothing_is_published_before_it_is_due(recorded, monkeypatch):
         wait_until(lambda: client._worker._asleep_until >= START)
         assert client._worker._asleep_until > START + DAY
     assert publisher.messages == []
-
-
-@pytest.mark.real_randomness
-def test_a_preloaded_app_forks_and_each_process_goes_on(recorded, tmp_path):
-    code = """
-from clientsdk.sending.worker import NAME
-def sender():
-    return [each for each in threading.enumerate() if each.name == NAME]
-client = Device(plan(metric("colour")), START + 3 * HOUR, MemoryPublisher(), state=path,
-                background=True)
-assert sender()
-def work():
-    assert not sender()
-    client.record("colour", "b")
-    assert sender()
-    client.close()
-import warnings
-with warnings.catch_warnings():
-    # Python 3.12 warns of threads and forks in general.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    for pid in [child(work) for _ in range(2)]:
-        wait(pid)
-assert client.ledger().pending
-client.close()
-assert not sender()
-"""
-    run(code, recorded)

@@ -98,7 +98,9 @@ def test_nobody_waits_for_a_lock_that_another_thread_took_first(monkeypatch):
     (taken := threading.Lock()).acquire()
     client = device(Noting())
     monkeypatch.setattr(threading, "Lock", lambda: taken)
+    client._worker.idle = False
     client._worker.after_fork_in_child()
+    assert client._worker.idle
 
 
 def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():

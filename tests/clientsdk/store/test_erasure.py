@@ -10,15 +10,13 @@ import time
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
+from device_plans import START, VAST, WEEK, Calling, metric, plan, raw
 
 from clientsdk import Client, Consent, MemoryPublisher, Outcome
-from clientsdk.ledger import ALL_METRICS
 from clientsdk.store import outbox
 from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError, StoreError
-from sotto.plan.compiled import Ceilings
 
 
 def device(path, *metrics, seed=1, **options):
@@ -28,73 +26,6 @@ def device(path, *metrics, seed=1, **options):
 
 def ids(client):
     return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
-    client = device(path, metric("colour", "every", 900), metric("kept", "reservoir"))
-    for week in range(2):
-        client.clock.now = START + week * WEEK
-        for _ in range(400):
-            client.record("colour", "a")
-        client.record("kept", "b")
-    if sent:
-        client.clock.advance(days=1, hours=3)
-        client.flush()
-    before = client.ledger()
-    chains = ids(client)
-    names = {bytes.fromhex(period.pseudonym) for period in before.periods}
-    assert len(chains) > 400
-    assert client.withdraw_consent()
-    content = raw(path)
-    assert not any(chain in content for chain in chains)
-    assert not any(name in content for name in names)
-    after = client.ledger()
-    assert after.consent is Consent.WITHDRAWN
-    assert after.pending == ()
-    assert [(p.number, p.reserved, p.spent) for p in after.periods] == [
-        (p.number, p.reserved, p.spent) for p in before.periods
-    ]
-    # The period that is over keeps only the number of all its values.
-    recordings = [p.recordings for p in after.periods]
-    assert recordings == [{ALL_METRICS: 401}, {"trial/colour": 400, "trial/kept": 1}]
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    client.clock.advance(days=2)
-    messages = len(client.publisher.messages)
-    assert client.flush().sent == 0
-    assert len(client.publisher.messages) == messages
-
-
-def test_a_crash_in_the_middle_of_wiping_is_made_good_at_the_next_start(path, monkeypatch):
-    client = device(path, metric("colour", "every", 900))
-    for _ in range(400):
-        client.record("colour", "a")
-    chains = ids(client)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(client._store.erasure), "scrub", lambda erasure, compact: False)
-        assert not client.withdraw_consent()
-    assert any(chain in raw(path) for chain in chains)
-    # No close, as after a crash; the connection is let go by hand, to free the file.
-    client._store.database.disconnect()
-    with device(path, consent=False, seed=2) as again:
-        assert again.ledger().consent is Consent.WITHDRAWN
-        content = raw(path)
-        assert not any(chain in content for chain in chains)
-        assert not again._store.erasure.pending
-
-
-def test_a_reader_in_the_way_delays_erasure_and_flush_makes_it_good(path):
-    client = device(path)
-    client.record("colour", "a")
-    chains = ids(client)
-    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM chain").fetchone()
-        assert not client.withdraw_consent()
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-        reader.execute("COMMIT")
-    client.flush()
-    assert not any(chain in raw(path) for chain in chains)
 
 
 def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path):
@@ -161,45 +92,6 @@ def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
         client.close()
         assert client._store.database.connection is None
         writer.execute("ROLLBACK")
-
-
-def test_displaced_chains_are_gone_at_once(path):
-    client = device(path, metric("colour", "reservoir"), number("size", kind="reservoir"))
-    seen = set()
-    for _ in range(60):
-        client.record("colour", "a")
-        client.record("size", 3.0)
-        seen |= ids(client)
-    content = raw(path)
-    displaced = seen - ids(client)
-    assert len(displaced) > 2
-    assert not any(chain in content for chain in displaced)
-    client.flush()
-    assert not client._store.erasure.pending
-
-
-@pytest.mark.parametrize("kind", ["lapsed", "sent"])
-def test_a_reader_in_the_way_of_a_flush_delays_erasure_only(path, kind):
-    client = device(path, metric("colour", "every", 50, ladder=[(500_000, 0)]))
-    for _ in range(5):
-        client.record("colour", "a")
-    chains = ids(client)
-    client.clock.advance(hours=3)
-    if kind == "lapsed":
-        low = plan(ceilings=VAST, version=2)
-        client = SeededClient(
-            low, seed=2, state=path, clock=client.clock, ceilings=Ceilings(400_000, 400_000)
-        )
-    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM chain").fetchone()
-        result = client.flush()
-        assert (result.sent, result.lapsed) == ((0, 5) if kind == "lapsed" else (5, 0))
-        assert client._store.erasure.pending
-        reader.execute("COMMIT")
-    client.clock.advance(hours=1)
-    client.flush()
-    assert not any(chain in raw(path) for chain in chains)
 
 
 def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):

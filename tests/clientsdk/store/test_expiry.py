@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 
-from device_plans import START, WEEK, metric, plan, raw, string
+from device_plans import START, metric, plan, string
 
-from clientsdk import Lapses
-from clientsdk.ledger import ALL_METRICS, read_file
-from clientsdk.store.database import TransactionAccess
 from clientsdk.testing import FakeClock, SeededClient
 
 VAST = {"period": 10**9, "lifetime": 10**10}
@@ -42,19 +39,3 @@ def test_what_an_older_version_kept_aside_goes_too(path):
     os.utime(kept, (START / 1000 - 1, START / 1000 - 1))
     device(path, now=START + HORIZON, seed=3).close()
     assert not kept.exists()
-
-
-# Tallies by metric, in the ledger.
-
-
-def test_a_file_from_before_is_folded_when_it_is_opened(path):
-    with device(path) as client:
-        client.record("word", "a")
-    with device(path, now=START + 9 * WEEK, seed=2) as client:
-        assert client.flush().lapses == Lapses(late=1)
-        store = client._store
-        with store.transaction(TransactionAccess.WRITE) as connection:
-            connection.execute("""UPDATE ledger SET tallies = '{"trial/word":1}'""")
-    device(path, now=START + 9 * WEEK, seed=3).close()
-    assert read_file(path).periods[0].recordings == {ALL_METRICS: 1}
-    assert b'"trial/word":1' not in raw(path)

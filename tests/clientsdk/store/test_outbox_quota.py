@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from device_plans import START, VAST, WEEK, plan, string
+from device_plans import START, VAST, plan, string
 
 from clientsdk import MemoryPublisher, Outcome, Quota
 from clientsdk.settings import SMALLEST_QUOTA
@@ -69,22 +69,3 @@ def test_a_full_outbox_is_asked_once_in_a_while(state, monkeypatch):
         pass
     monkeypatch.setattr(client, "_recorder", None)
     assert {client.record("word", "dark") for _ in range(3)} == {Outcome.STORE_FULL}
-
-
-def test_periods_go_on_in_a_full_outbox(state, monkeypatch):
-    monkeypatch.setattr("clientsdk.store.store.FORGET_AFTER", 0)
-    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
-    while client.record("word", "dark") is Outcome.ACCEPTED:
-        pass
-    client.clock.advance(days=7)
-    assert client.record("word", "dark") is Outcome.STORE_FULL
-    assert client._store.period == START // WEEK + 1
-
-
-def test_another_client_on_the_file_sees_what_is_used(tmp_path):
-    path = tmp_path / "device.db"
-    first = device(path, quota=Quota(bytes=SMALLEST_QUOTA))
-    second = device(path, quota=Quota(bytes=SMALLEST_QUOTA), seed=2)
-    while first.record("word", "dark") is Outcome.ACCEPTED:
-        pass
-    assert second.record("word", "dark") is Outcome.STORE_FULL

@@ -136,14 +136,6 @@ def test_out_of_turn_nothing_is_stored_or_charged_or_asked_of_the_file(tmp_path,
     assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
-def test_the_quota_comes_after_panels(monkeypatch):
-    monkeypatch.setattr("clientsdk.store.outbox._size", lambda connection: 1 << 40)
-    assert out_of_turn(paneled(13)).record("colour", "a") is Outcome.NOT_IN_PANEL
-    client = device(paneled(13))
-    move_to_turn(client, "colour")
-    assert client.record("colour", "a") is Outcome.STORE_FULL
-
-
 # The secret.
 
 

@@ -80,21 +80,6 @@ def test_a_file_of_which_sqlite_says_what_is_no_text(path):
         assert client.ledger().reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
 
 
-@pytest.mark.parametrize("secret", ["x''", "substr({}, 2)", "5", "4000000000", "'text'"])
-@pytest.mark.parametrize("place", ["arm.secret", "panel.secret", "secret.value"])
-def test_a_secret_of_another_size_or_type_is_damage(path, place, secret):
-    """Another arm, or turn, would be the same pseudonym's, and a pseudonym could be guessed."""
-    table, column = place.split(".")
-    arms = {"name": "banner", "arms": ["with", "without"], "share": 1_000_000}
-    with device(path, consent=True, experiment=arms) as client:
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-    with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute(f"UPDATE {table} SET {column} = {secret.format(column)}")
-    with device(path, seed=2, experiment=arms) as client:
-        assert client.record("colour", "a") is not Outcome.ACCEPTED
-    assert aside(path) == ["device.db-damaged-1"]
-
-
 @pytest.mark.parametrize("size", [100, 4096, None])
 @pytest.mark.parametrize("byte", [b"\0", b"\xa5"])
 def test_damage_from_the_first_byte_on_without_a_guard_stops_no_later_start(path, size, byte):
