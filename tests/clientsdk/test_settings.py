@@ -237,9 +237,9 @@ def test_a_bad_variable_about_privacy_is_an_error_whatever_is_passed(monkeypatch
 
 
 EIGHT = metric("colour", "every", 8, ladder=[(1_000_000, 0)])
-#: Ways to make a client that may spend two, of its period or its life.
+#: Ways to make a client that may spend two, and no third, of its period or its life.
 STRICT = {
-    "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2"),
+    "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2.999999"),
     "lifetime": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2"),
     "settings": lambda _: {"settings": Settings(ceiling_period=2)},
     "ceilings": lambda _: {"ceilings": (2, 640)},
