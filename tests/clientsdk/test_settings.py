@@ -365,6 +365,16 @@ def test_an_app_may_record_in_continuous_integration_and_not_where_nobody_wants_
         assert client.record("colour", "a") is Outcome.DISABLED
 
 
+def test_switched_off_no_file_is_touched(tmp_path):
+    with SeededClient(plan(), seed=1, state=tmp_path / "device.db") as client:
+        client.record("colour", "a")
+    before = {each: (each.read_bytes(), each.stat().st_mtime_ns) for each in tmp_path.iterdir()}
+    with client_of(state=tmp_path / "device.db", settings=Settings(disabled=True)) as off:
+        assert (off.record("colour", "a"), off.flush().sent) == (Outcome.DISABLED, 0)
+    after = {each: (each.read_bytes(), each.stat().st_mtime_ns) for each in tmp_path.iterdir()}
+    assert after == before
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_switched_off_a_withdrawal_erases_what_was_kept_aside(tmp_path):
     """The process may have died between keeping a damaged file aside and making another."""
