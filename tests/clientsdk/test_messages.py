@@ -340,7 +340,7 @@ ARGUMENTS = {
     "an aflush in text": lambda: asyncio.run(client().aflush("5")),  # type: ignore[arg-type]
     "a preview in milliseconds": lambda: client().preview(at=time.time() * 1000),
     "a preview without a time zone": lambda: client().preview(at=datetime.datetime(2026, 1, 1)),
-    "groups in a text": lambda: client().give_consent(groups="look"),
+    "groups in a text": lambda: client().withdraw_consent(groups="look"),
     "groups that the plan has not": lambda: client().give_consent(groups=["look"]),
     "agreed again, in text": lambda: client().give_consent(again="no"),  # type: ignore[arg-type]
     "an experiment that the plan has not": lambda: client().arm("onboarding"),

@@ -237,9 +237,9 @@ def test_a_bad_variable_about_privacy_is_an_error_whatever_is_passed(monkeypatch
 
 
 EIGHT = metric("colour", "every", 8, ladder=[(1_000_000, 0)])
-#: Ways to make a client that may spend two, of its period or its life.
+#: Ways to make a client that may spend two, and no third, of its period or its life.
 STRICT = {
-    "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2"),
+    "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2.999999"),
     "lifetime": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2"),
     "settings": lambda _: {"settings": Settings(ceiling_period=2)},
     "ceilings": lambda _: {"ceilings": (2, 640)},
@@ -363,6 +363,16 @@ def test_an_app_may_record_in_continuous_integration_and_not_where_nobody_wants_
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     with client_of(settings=settings) as client:
         assert client.record("colour", "a") is Outcome.DISABLED
+
+
+def test_switched_off_no_file_is_touched(tmp_path):
+    with SeededClient(plan(), seed=1, state=tmp_path / "device.db") as client:
+        client.record("colour", "a")
+    before = {each: (each.read_bytes(), each.stat().st_mtime_ns) for each in tmp_path.iterdir()}
+    with client_of(state=tmp_path / "device.db", settings=Settings(disabled=True)) as off:
+        assert (off.record("colour", "a"), off.flush().sent) == (Outcome.DISABLED, 0)
+    after = {each: (each.read_bytes(), each.stat().st_mtime_ns) for each in tmp_path.iterdir()}
+    assert after == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
