@@ -60,6 +60,8 @@ class Estimate:
         The least and the largest score that one more report can have, at any level that has
         reports: a score s moves the value x to x + (s - x) / (n + 1). None where a report has no
         such score, as of quotients and quantiles.
+    half : float
+        By so much a normal interval is longer on each side: see :attr:`ShareNoise.half`.
 
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
@@ -74,6 +76,7 @@ class Estimate:
     region: Region | None = field(default=None, repr=False, compare=False)
     reach: tuple[tuple[float, ...], ...] | None = field(default=None, repr=False, compare=False)
     scores: tuple[float, float] | None = field(default=None, repr=False, compare=False)
+    half: float = field(default=0.0, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
@@ -83,15 +86,19 @@ class Estimate:
             return self.region.interval(level)
         if not math.isfinite(self.standard_error):
             return -math.inf, math.inf
-        half = two_sided(level) * self.standard_error
+        half = two_sided(level) * self.standard_error + self.half
         return self.value - half, self.value + half
 
     def widened(self, effect: float) -> Estimate:
-        """Return an estimate whose variance is so many times larger, with a normal interval."""
+        """Return an estimate whose variance is so many times larger, with a normal interval.
+
+        Several reports then share a draw, and steps are so many times larger too.
+        """
         if effect == 1:
             return self
         root, floor = math.sqrt(effect), self.detection_floor
-        wider = replace(self, standard_error=self.standard_error * root, region=None)
+        half = effect * (self.half or half_step([self], (self.n * self.standard_error) ** 2))
+        wider = replace(self, standard_error=self.standard_error * root, region=None, half=half)
         return replace(wider, detection_floor=None if floor is None else floor * root)
 
     def under(self, share: float, level: float = 0.95) -> tuple[float, float]:
@@ -195,6 +202,17 @@ class ShareNoise:
         known = 0.0 if self.least is None else self.least.variance(share)
         return max(total / self.n**2, known)
 
+    @property
+    def half(self) -> float:
+        """Half a step of the estimate if reports are few, or chance makes few answers; else 0.
+
+        The estimate has only values that are a step apart: by half of one it may be nearer to the
+        truth than a normal test supposes (D. R. Cox, "The Continuity Correction", Biometrika 57(1),
+        1970).
+        """
+        few = self.n < SCORE_REPORTS or self.base < SCORE_CHANCES * self.step**2
+        return self.step / (2 * max(self.n, 1)) if few else 0.0
+
     @cached_property
     def floor(self) -> float:
         """The smallest true share that is told from zero: an estimate's ``detection_floor``."""
@@ -207,6 +225,15 @@ class ShareNoise:
         # Above a share of one the variance is constant, so that this one is found.
         high = 1 + threshold + power * math.sqrt(self.variance(1.0))
         return turning(misses, threshold, high, 48)[1]
+
+
+def half_step(estimates: Sequence[Estimate], variance: float) -> float:
+    """Return :attr:`ShareNoise.half` of an average over all reports of several estimates.
+
+    ``variance`` is that of their sum. It is 0 where reports have no scores.
+    """
+    step = max(most - least for least, most in (each.scores or (0.0, 0.0) for each in estimates))
+    return ShareNoise(sum(each.n for each in estimates), variance, (), step).half
 
 
 @dataclass(frozen=True)
@@ -247,8 +274,7 @@ def share_estimate(
 
 def share_region(value: float, noise: ShareNoise) -> ShareRegion | None:
     """Return the region of an estimated share; None where its normal interval is close enough."""
-    few = noise.n < SCORE_REPORTS or noise.base < SCORE_CHANCES * noise.step**2
-    return ShareRegion(value, noise) if few else None
+    return ShareRegion(value, noise) if noise.half else None
 
 
 def kept_interval(

@@ -61,10 +61,9 @@ class LevelModels:
         return other
 
     def probabilities(self) -> Floats:
-        shares = np.exp(self.weights - self.weights.max(axis=1, keepdims=True))
+        shares: Floats = np.exp(self.weights - self.weights.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
-        found: Floats = shares
-        return found
+        return shares
 
     def likely(self) -> LevelModels:
         """Return the models that matter, of one series: all but those of a billionth together.

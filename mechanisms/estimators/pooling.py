@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mechanisms.estimate import FLOOR_ERRORS, SCORE_REPORTS, Estimate, two_sided
+from mechanisms.estimate import FLOOR_ERRORS, Estimate, half_step, two_sided
 
 
 def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
@@ -34,7 +34,8 @@ def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
 def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """Return the average of estimates whose noise is independent, with a normal interval.
 
-    A single one of fewer than 200 reports keeps its own interval.
+    It has the continuity correction of :func:`~mechanisms.estimate.half_step`. A single one keeps
+    its own interval.
 
     ``weights`` are numbers of reports; those of a ratio are its estimated divisors, each the share
     of the reports that is present times their number, and may be negative by chance. Without a
@@ -48,9 +49,9 @@ def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
         parts = [*zip(estimates, weights, strict=True)]
         value = math.fsum(each.value * weight for each, weight in parts) / total
         error = math.hypot(*(each.standard_error * weight for each, weight in parts)) / total
-    few = len(estimates) == 1 and estimates[0].n < SCORE_REPORTS
-    region = estimates[0].region if few else None
-    return Estimate(value, error, sum(each.n for each in estimates), by_level, region=region)
+    n, region = sum(by_level), estimates[0].region if len(estimates) == 1 else None
+    half = half_step(estimates, (n * error) ** 2)
+    return Estimate(value, error, n, by_level, region=region, half=half)
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,11 @@ def difference(one: Estimate, other: Estimate) -> PooledDifference:
     """
     (low, high), (other_low, other_high) = one.interval(), other.interval()
     value = one.value - other.value
-
-    def distance(of_one: float, of_other: float) -> float:
-        return math.sqrt(of_one**2 + of_other**2)
-
     return PooledDifference(
         value,
-        distance(one.standard_error, other.standard_error),
-        value - distance(one.value - low, other_high - other.value),
-        value + distance(high - one.value, other.value - other_low),
+        math.hypot(one.standard_error, other.standard_error),
+        value - math.hypot(one.value - low, other_high - other.value),
+        value + math.hypot(high - one.value, other.value - other_low),
     )
 
 
@@ -119,6 +116,7 @@ def part_and_whole(
     """Return by how much a part of the reports differs from all of them: a normal interval.
 
     That is ``1 - share`` times the difference of the part and the rest, whose noise is independent.
+    The interval has the continuity corrections of both.
 
     Parameters
     ----------
@@ -138,5 +136,6 @@ def part_and_whole(
     # The share of the rest, squared, times its variance.
     of_rest = max(of_whole - share**2 * of_part, 0.0)
     variance = (1 - share) ** 2 * effects[0] * of_part + effects[1] * of_rest
-    apart = Estimate(part.value - whole.value, math.sqrt(variance), whole.n, ())
+    half = math.hypot((1 - share) * part.half, whole.half)
+    apart = Estimate(part.value - whole.value, math.sqrt(variance), whole.n, (), half=half)
     return PooledDifference(apart.value, apart.standard_error, *apart.interval())

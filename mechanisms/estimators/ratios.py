@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from mechanisms.arrays import Floats, Ints
-from mechanisms.estimate import Estimate, nothing, two_sided
+from mechanisms.estimate import Estimate, ShareNoise, half_step, nothing, two_sided
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Ratio:
     """The ratio of two estimates, by their variances and covariance.
 
     The interval is Fieller's: all r of which ``top - r bottom`` is within so many of its standard
-    errors of 0. It is infinite where the bottom cannot be told from 0.
+    errors of 0, and ``half`` more. It is infinite where the bottom cannot be told from 0.
 
     References
     ----------
@@ -36,6 +36,7 @@ class Ratio:
     top_variance: float
     bottom_variance: float
     covariance: float = 0.0
+    half: float = 0.0
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the ends of the interval at confidence ``level``."""
@@ -43,10 +44,12 @@ class Ratio:
         below = self.bottom**2 - square * self.bottom_variance
         if not below > 0:
             return -math.inf, math.inf
-        middle = self.top * self.bottom - square * self.covariance
-        above = self.top**2 - square * self.top_variance
-        half = math.sqrt(max(middle**2 - below * above, 0.0))
-        return (middle - half) / below, (middle + half) / below
+        sides = np.array([-1.0, 1.0])
+        tops = self.top + sides * self.half
+        middles = tops * self.bottom - square * self.covariance
+        roots = np.sqrt(np.maximum(middles**2 - below * (tops**2 - square * self.top_variance), 0))
+        low, high = ((middles + sides * roots) / below).tolist()
+        return low, high
 
     def estimate(self, reports_by_level: tuple[int, ...]) -> Estimate:
         """Return the ratio and its standard error; nothing unless the bottom is told from 0."""
@@ -89,11 +92,13 @@ def conversions(counts: Ints, pairs: Floats) -> list[Estimate]:
         means = (q * weights.sum() / gap)[:, None] + weights
         return float((present * (squares / gap[:, None] ** 2 - means**2)).sum()) / n**2
 
+    noise = ShareNoise(n, float(by_level @ (q * (1 - q) / gap**2)), (), 1 / float(gap.min()))
     found = []
     for before, after in pairwise(np.triu(np.ones((steps, steps)))):
         below, above = variance(before), variance(after)
         shared = (variance(before + after) - below - above) / 2
-        found.append(Ratio(float(after @ shares), float(before @ shares), above, below, shared))
+        top, bottom = float(after @ shares), float(before @ shares)
+        found.append(Ratio(top, bottom, above, below, shared, noise.half))
     return [each.estimate(by_level) for each in found]
 
 
@@ -119,7 +124,8 @@ def retention(
     noise = [sum((each.n * each.standard_error) ** 2 for each in side) for side in (now, then)]
     top, bottom = (v + (1 - 1 / panel) * max(m, 0.0) for v, m in zip(noise, numbers, strict=True))
     by_level = tuple(map(sum, zip(*(each.reports_by_level for each in now), strict=True)))
-    return Ratio(numbers[0], numbers[1], top, bottom, covariance).estimate(by_level)
+    half = sum(by_level) * half_step(now, top)
+    return Ratio(numbers[0], numbers[1], top, bottom, covariance, half).estimate(by_level)
 
 
 def covariance_of_numbers(share: float, reports_by_level: Sequence[int], pairs: Floats) -> float:

@@ -226,16 +226,15 @@ def watch(
         return Watched((), 0)
     learned = LEARNED if drift is None or spread is None else 1
     finder = _Finder(models, threshold)
-    judged, seen, last = 0, 0, math.nan
+    seen, last = 0, math.nan
     for t, (value, error) in enumerate(zip(values.tolist(), errors.tolist(), strict=True)):
         if not math.isfinite(value):
             finder.models.skip()
             continue
         seen += 1
-        judged += seen > learned
         last = error
         finder.take(t, value, error, judge=seen > learned)
-    return _watched(finder, judged, last)
+    return _watched(finder, max(seen - learned, 0), last)
 
 
 def _watched(finder: _Finder, judged: int, error: float) -> Watched:
@@ -246,8 +245,7 @@ def _watched(finder: _Finder, judged: int, error: float) -> Watched:
         return Watched(shifts, judged, drift)
     level = float(shares @ models.levels[0])
     off = math.sqrt(_spread_of(shares, models.levels[0], models.predicted(error)))
-    known = (models, error, finder.threshold)
-    return Watched(shifts, judged, drift, level, off, known)
+    return Watched(shifts, judged, drift, level, off, (models, error, finder.threshold))
 
 
 def _models(

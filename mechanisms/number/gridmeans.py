@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
-from mechanisms.estimate import SCORE_REPORTS, Estimate, Region, kept_interval, nothing, two_sided
+from mechanisms.estimate import SCORE_REPORTS, Estimate, kept_interval, nothing, two_sided
 from mechanisms.estimators.expectation import expectation_maximization
 from mechanisms.estimators.frequency import shares
 from mechanisms.number.answers import NumericEstimates, counts_of, scaled, usable
@@ -51,7 +51,8 @@ class GridMeanRegion:
     the variance of reports about the input where that is largest; the test is normal with a
     continuity correction of half the step between two outputs. ``levels`` are the contributions
     of every level and ``reports`` its reports; ``value`` and ``present`` are sums of contributions;
-    ``low`` and ``high`` are what 0 and 1 stand for.
+    ``low`` and ``high`` are what 0 and 1 stand for; ``sampling`` is the error, at most, between the
+    mean of those who were chosen to answer and of all.
     """
 
     levels: tuple[_LevelSums, ...]
@@ -60,6 +61,7 @@ class GridMeanRegion:
     present: float
     low: float
     high: float
+    sampling: float = 0.0
 
     def interval(self, level: float) -> tuple[float, float]:
         z = two_sided(level)
@@ -71,7 +73,8 @@ class GridMeanRegion:
             most = sum(n * (float(sums.variances(y).max()) + sums.rounding) for sums, n in used)
             return abs(self.value - (mean - 0.5) * self.present) - half <= z * math.sqrt(most)
 
-        return kept_interval(0.5 + self.value / self.present, keeps, (self.low, self.high))
+        low, high = kept_interval(0.5 + self.value / self.present, keeps, (self.low, self.high))
+        return low - z * self.sampling, high + z * self.sampling
 
 
 def grid_estimates(
@@ -138,13 +141,10 @@ def _mean(
         variance += scatter - _spread(row, sums, y)
         least += reports * float(sums.variances(min(max(y, -0.5), 0.5)).min())
     error = math.sqrt(max(variance, least)) / present
-    region = None
-    if n < SCORE_REPORTS:
-        region = GridMeanRegion(levels, by_level, value, present, low, high)
-    scores = None
-    if missing is None:
-        each = [sums.value for sums, reports in zip(levels, by_level, strict=True) if reports]
-        scores = 0.5 + float(np.min(each)), 0.5 + float(np.max(each))
+    few = n < SCORE_REPORTS
+    region = GridMeanRegion(levels, by_level, value, present, low, high) if few else None
+    each = [sums.value for sums, reports in zip(levels, by_level, strict=True) if reports]
+    scores = (0.5 + float(np.min(each)), 0.5 + float(np.max(each))) if missing is None else None
     return scaled(Estimate(0.5 + y, error, n, by_level, region=region, scores=scores), low, high)
 
 
@@ -169,10 +169,7 @@ def _distribution(
 ) -> Cdf:
     """Estimate the distribution of the values present; those missing are mixed into every row."""
     gone = min(max(missing, 0.0), 1.0)
-    channels = []
-    for sums in levels:
-        channel = sums.channel[:points]
-        channels.append((1 - gone) * channel + gone * sums.channel[-1] if gone else channel)
+    channels = [(1 - gone) * s.channel[:points] + gone * s.channel[-1] for s in levels]
     found = expectation_maximization(channels, list(table), smooth=True).values
     rising = np.cumsum(found)
     # An input stands for the numbers that are closer to it than to the next one.
@@ -204,19 +201,6 @@ def worst_pictures(shape: Shape) -> list[Floats]:
     return [*same, *apart]
 
 
-@dataclass(frozen=True)
-class SampledRegion:
-    """A region made wider by the error, at most, between the mean of those chosen and of all."""
-
-    chosen: Region
-    error: float
-
-    def interval(self, level: float) -> tuple[float, float]:
-        low, high = self.chosen.interval(level)
-        half = two_sided(level) * self.error
-        return low - half, high + half
-
-
 def sampled_grid_estimates(
     shape: Shape, laws: Sequence[Law], table: Ints, low: float, high: float, share: float
 ) -> NumericEstimates:
@@ -236,7 +220,7 @@ def sampled_grid_estimates(
     variance = share * mean.standard_error**2 + (1 - share) * scatter
     error = math.sqrt(max(variance, mean.standard_error**2))
     region = mean.region
-    if region is not None:
+    if isinstance(region, GridMeanRegion):
         # No values are spread more than half of them at each end.
-        region = SampledRegion(region, (high - low) * math.sqrt((1 - share) / (4 * mean.n)))
+        region = replace(region, sampling=(high - low) * math.sqrt((1 - share) / (4 * mean.n)))
     return replace(found, mean=replace(mean, standard_error=error, region=region))

@@ -170,9 +170,8 @@ def most_strata(answers: Ints, joins: Sequence[Ints], least: int) -> int:
     """
     if least <= 1:
         return len(joins[-1])
-    parts = (np.add.reduceat(answers, starts, axis=1) for starts in joins)
-    enough = [bool((each >= least).all()) for each in parts]
-    return max((len(s) for s, kept in zip(joins, enough, strict=True) if kept), default=1)
+    enough = (s for s in joins if (np.add.reduceat(answers, s, axis=1) >= least).all())
+    return max(map(len, enough), default=1)
 
 
 def _merge(reports: Ints) -> NDArray[np.intp]:
@@ -300,7 +299,8 @@ class QuantileRegion:
     interpolation takes from the variance, where it rises by one.
 
     The quantile is that of the distribution evened out over each stratum, as :class:`Cdf` is: of
-    values of which many are alike, the quantile itself may lie anywhere in its stratum.
+    values of which many are alike, the quantile itself may lie anywhere in its stratum. The ends
+    are moved outward by as much as a density that falls or rises may differ from it.
 
     References
     ----------
@@ -319,15 +319,35 @@ class QuantileRegion:
         grid = np.interp(np.arange(pieces + 1) / GRID, np.arange(len(middles)), middles)
         at = np.searchsorted(middles, self.at)
         signed = np.interp(grid, np.insert(middles, at, self.at), np.insert(roots, at, 0.0))
-        kept = np.flatnonzero(signed**2 <= critical)
         # The estimate, which is kept, may lie between two points or beyond all of them.
         after = int(np.searchsorted(grid, self.at))
-        first = min(int(kept[0]) if kept.size else after, after) - 1
-        last = max(int(kept[-1]) if kept.size else after - 1, after - 1) + 1
-        low = grid[first] if first >= 0 else 0.0
-        high = grid[last] if last <= pieces else 1.0
-        width = survival.high - survival.low
-        return survival.low + width * float(low), survival.low + width * float(high)
+        kept = np.flatnonzero(np.insert(signed**2 <= critical, after, True))
+        # The interval ends at the first points that are not kept, or at the ends of the range.
+        points = np.concatenate(([0.0], np.insert(grid, after, self.at), [1.0]))
+        low, high = float(points[kept[0]]), float(points[kept[-1] + 2])
+        return self._outward(low, -1), self._outward(high, 1)
+
+    def _outward(self, end: float, side: int) -> float:
+        """Return an end in the metric's unit, moved to its ``side`` by what evening out hides.
+
+        Values lie further to a side where their density is higher than the line between two middles
+        says: by half a stratum at most. The more strata there are, the straighter the distribution
+        is in each: beyond eight of them it is less by the square of 8 over their number, which in
+        simulations is enough for densities that fall by a factor of 20 within the range.
+        """
+        survival = self.survival
+        knots = np.concatenate(([0.0], survival.middles, [1.0]))
+        rises = np.diff(np.concatenate(([0.0], 1 - survival.falling(), [1.0])))
+        slopes = np.pad(rises / np.diff(knots), 1, "edge")
+        steep, flat = (slopes[:-2], slopes[2:])[::-side]
+        width = float(survival.strata.weights.max())
+        part = np.clip((steep - flat) / np.maximum(steep, 1e-300), 0.0, 1.0)
+        edges = side * (knots[1:] if side > 0 else knots[:-1])
+        moved = np.minimum(edges, side * end) + part * min(width / 2, 32 * width**3)
+        # An end lies beyond those of all lower levels.
+        between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
+        end = side * float(moved[between].max())
+        return survival.low + (survival.high - survival.low) * min(max(end, 0.0), 1.0)
 
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:

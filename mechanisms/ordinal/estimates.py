@@ -78,8 +78,8 @@ def ordinal(
     depend on no counts, so that the estimate is unbiased. Levels are averaged with equal weights a
     report. The variance given the values, Σ (C g² − f²)(x), is a sum over the values too and
     estimated like one, within its least and largest possible amount; of levels with fewer than 200
-    reports the largest is taken. Intervals are normal; those of shares have a continuity correction
-    where reports are few, or chance makes few answers (:class:`~mechanisms.estimate.ShareRegion`).
+    reports the largest is taken. Intervals are normal, with a continuity correction where reports
+    are few, or chance makes few answers (:attr:`~mechanisms.estimate.ShareNoise.half`).
 
     D. G. Horvitz, D. J. Thompson, "A Generalization of Sampling Without Replacement from a Finite
     Universe", JASA 47(260), 1952; C. F. Manski, "Partial Identification of Probability
@@ -186,15 +186,13 @@ class _Sums:
 
     def estimate(self, column: int) -> Estimate:
         weights, whole = [g[:, column] for g in self._weights], self._sums[:, column]
-        used = [g for g, n in zip(weights, self._by_level, strict=True) if n]
         for (matrix, _), g, n in zip(self._levels, weights, self._by_level, strict=True):
             if n and np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
                 return nothing(self._by_level)
-        if not used:
+        if not any(self._by_level):
             return nothing(self._by_level)
         total = sum(float(row @ g) for row, g in zip(self._table, weights, strict=True))
-        scores = float(np.min(np.concatenate(used))), float(np.max(np.concatenate(used)))
-        return replace(self._mean(total / sum(self._by_level), weights, whole), scores=scores)
+        return self._mean(total / sum(self._by_level), weights, whole)
 
     def quotient(self, column: int, below: int) -> Estimate:
         """Estimate the quotient of two means, as it varies if there are many reports."""
@@ -209,7 +207,8 @@ class _Sums:
         whole = (self._sums[:, column] - value * self._sums[:, below]) / under.value
         found = self._mean(value, weights, whole)
         pairs = zip(found.reach or (), under.reach or (), strict=True)
-        return replace(found, reach=tuple((*pair, more / under.value) for pair, (more, _) in pairs))
+        reach = tuple((*pair, more / under.value) for pair, (more, _) in pairs)
+        return replace(found, reach=reach, scores=None)
 
     def _mean(self, value: float, weights: Sequence[Floats], whole: Floats) -> Estimate:
         """Return the estimate of a mean whose weights give ``whole`` a value.
@@ -218,11 +217,14 @@ class _Sums:
         """
         error, least, most = math.sqrt(self._variance(weights, whole)), whole.min(), whole.max()
         reach = tuple((float(g.max() - least), float(most - g.min())) for g in weights)
-        n, region = sum(self._by_level), None
-        if np.isin(whole, (0, 1)).all():
-            step = max(sum(each) - 1 for each, m in zip(reach, self._by_level, strict=True) if m)
-            region = share_region(value, ShareNoise(n, (n * error) ** 2, (), step))
-        return Estimate(value, error, n, self._by_level, region=region, reach=reach)
+        used = np.concatenate([g for g, n in zip(weights, self._by_level, strict=True) if n])
+        low, high = float(used.min()), float(used.max())
+        # Outputs for neighbours among the values are so far apart on average.
+        n, step = sum(self._by_level), (high - low) / max(len(np.unique(whole)) - 1, 1)
+        noise = ShareNoise(n, (n * error) ** 2, (), step)
+        region = share_region(value, noise) if np.isin(whole, (0, 1)).all() else None
+        made = Estimate(value, error, n, self._by_level, region=region, reach=reach)
+        return replace(made, scores=(low, high), half=noise.half)
 
     def _variance(self, weights: Sequence[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""

@@ -14,7 +14,10 @@ from vectors import Vector, vectors
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
+from mechanisms.estimate import Estimate
 from mechanisms.estimators.frequency import consistent_shares, norm_sub, shares
+from mechanisms.estimators.pooling import part_and_whole, pooled
+from mechanisms.estimators.ratios import conversions, retention
 from mechanisms.estimators.variance import share_variance
 from mechanisms.ordinal.estimates import ordinal
 from mechanisms.registry import build
@@ -87,13 +90,46 @@ def test_intervals_cover_exactly_where_chance_makes_few_answers(epsilon: float) 
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(2, 20), (4, 50), (6, 100), (8, 600)])
-def test_intervals_of_ordinal_shares_cover_exactly(epsilon: int, n: int) -> None:
+def test_intervals_of_shares_means_and_conversions_of_two_steps_cover_exactly(
+    epsilon: int, n: int
+) -> None:
     grr = category("grr", 2, [epsilon * 1_000_000])
-    found = [ordinal(grr, [[ones, n - ones]]).cumulative[0] for ones in range(n + 1)]
-    low, high = np.array([each.interval() for each in found]).T
+    tables = np.array([[[n - ones, ones]] for ones in range(n + 1)])
+    found = [ordinal(grr, table[:, ::-1]).cumulative[0] for table in tables]
+    means = [ordinal(grr, table, [5, 7]).mean_bounds[0] for table in tables]
+    steps = [conversions(table, grr.pairs())[0] for table in tables]
+    halves = [(min(ones, n // 2), max(ones - n // 2, 0)) for ones in range(n + 1)]
+    ranges = [pooled(shares_of_each(grr.pairs(), both, n // 2), [1, 1]) for both in halves]
+    # Four reports of each device that all say the same.
+    four = [shares_of_each(grr.pairs(), (4 * ones,), 4 * n)[0].widened(4) for ones in range(n + 1)]
+    kinds = found, means, steps, ranges, four
+    low, high = np.array([[each.interval() for each in kind] for kind in kinds]).T
     for holders in (0, n // 10, n // 2, n):
-        law = law_of_ones(grr.pairs()[0], holders, n)
-        assert law[(low <= holders / n) & (holders / n <= high)].sum() >= 0.95
+        law, share = law_of_ones(grr.pairs()[0], holders, n), holders / n
+        truth = np.array([share, 5 + 2 * share, share, share, share])
+        assert (law @ ((low <= truth) & (truth <= high)) >= 0.95).all()
+
+
+@pytest.mark.parametrize("epsilon", [2, 6, 8])
+def test_intervals_of_a_small_part_of_all_and_of_retention_cover_exactly(epsilon: int) -> None:
+    pairs, n, held = category("grr", 13, [epsilon * 1_000_000]).pairs(), 60, (6, 12)
+    laws = [law_of_ones(pairs[0], holders, n) for holders in held]
+    covered, shown = np.zeros(2), np.zeros(2)
+    for ones in np.ndindex(n + 1, n + 1):
+        chance = laws[0][ones[0]] * laws[1][ones[1]]
+        if chance > 1e-7:
+            both = shares_of_each(pairs, ones, n)
+            found = part_and_whole(pooled(both[:1], [1]), pooled(both, [1, 1]), 0.5)
+            ratio = retention(both[:1], both[1:])
+            low, high = ratio.interval()
+            held_in = found.low <= (held[0] - held[1]) / (2 * n) <= found.high, low <= 0.5 <= high
+            shown += chance * np.array([1, math.isfinite(ratio.value)])
+            covered += chance * np.array(held_in) * [1, math.isfinite(ratio.value)]
+    assert (covered / shown >= 0.94).all()
+
+
+def shares_of_each(pairs: NDArray[np.float64], ones: tuple[int, ...], n: int) -> list[Estimate]:
+    return [shares(np.array([[each]]), np.array([n]), pairs)[0] for each in ones]
 
 
 @pytest.mark.parametrize("allocation", ["even", "weak", "strong"])

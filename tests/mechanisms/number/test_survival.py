@@ -82,6 +82,18 @@ def test_quantiles_are_covered(tau: float, shape: str, ladder: list[int]) -> Non
     check_covered(ends, quantile(values, tau), f"{shape} {ladder} tau {tau}")
 
 
+@pytest.mark.parametrize(("n", "shape"), [(60, (2, 8)), (240, (1, 20))])
+@pytest.mark.parametrize("tau", [0.1, 0.9])
+def test_quantiles_of_few_reports_are_covered_where_density_falls(
+    n: int, shape: tuple[int, int], tau: float
+) -> None:
+    """Strata are wide, and most of the values are near one end of the range."""
+    values = stats.beta(*shape).ppf((np.arange(n) + 0.5) / n)
+    values = values if tau > 0.5 else 1 - values
+    ends = intervals(values, [6_000_000], tau)
+    check_covered(ends, quantile(values, tau), f"{n} {shape} {tau}")
+
+
 def test_quantiles_of_values_that_can_be_missing_are_covered() -> None:
     values = np.random.default_rng(SEED).permutation(rising("beta", 2000))
     values[::3] = math.nan
