@@ -97,7 +97,7 @@ class Estimate:
         if effect == 1:
             return self
         root, floor = math.sqrt(effect), self.detection_floor
-        half = effect * (self.half or half_step([self], (self.n * self.standard_error) ** 2))
+        half = effect * self.half or half_step([self], (self.n * self.standard_error) ** 2, effect)
         wider = replace(self, standard_error=self.standard_error * root, region=None, half=half)
         return replace(wider, detection_floor=None if floor is None else floor * root)
 
@@ -227,13 +227,15 @@ class ShareNoise:
         return turning(misses, threshold, high, 48)[1]
 
 
-def half_step(estimates: Sequence[Estimate], variance: float) -> float:
+def half_step(estimates: Sequence[Estimate], variance: float, effect: float = 1.0) -> float:
     """Return :attr:`ShareNoise.half` of an average over all reports of several estimates.
 
-    ``variance`` is that of their sum. It is 0 where reports have no scores.
+    ``variance`` is that of their sum if all noise is drawn anew. So many reports as ``effect`` says
+    share a draw, and are counted as one. It is 0 where reports have no scores.
     """
-    step = max(most - least for least, most in (each.scores or (0.0, 0.0) for each in estimates))
-    return ShareNoise(sum(each.n for each in estimates), variance, (), step).half
+    scores = [each.scores or (0.0, 0.0) for each in estimates]
+    n, step = sum(each.n for each in estimates), max((b - a for a, b in scores), default=0.0)
+    return ShareNoise(int(n / effect), variance / effect, (), step).half
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,9 @@ def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
         value = math.fsum(each.value * weight for each, weight in parts) / total
         error = math.hypot(*(each.standard_error * weight for each, weight in parts)) / total
     n, region = sum(by_level), estimates[0].region if len(estimates) == 1 else None
-    half = half_step(estimates, (n * error) ** 2)
-    return Estimate(value, error, n, by_level, region=region, half=half)
+    half, ends = half_step(estimates, (n * error) ** 2), [each.scores for each in estimates]
+    scores = max(filter(None, ends), key=lambda each: each[1] - each[0], default=None)
+    return Estimate(value, error, n, by_level, region=region, scores=scores, half=half)
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ def part_and_whole(
     # The share of the rest, squared, times its variance.
     of_rest = max(of_whole - share**2 * of_part, 0.0)
     variance = (1 - share) ** 2 * effects[0] * of_part + effects[1] * of_rest
-    half = math.hypot((1 - share) * part.half, whole.half)
+    wider = part.widened(effects[0]), whole.widened(effects[1])
+    half = math.hypot((1 - share) * wider[0].half, wider[1].half)
     apart = Estimate(part.value - whole.value, math.sqrt(variance), whole.n, (), half=half)
     return PooledDifference(apart.value, apart.standard_error, *apart.interval())

@@ -100,9 +100,9 @@ def test_intervals_of_shares_means_and_conversions_of_two_steps_cover_exactly(
     steps = [conversions(table, grr.pairs())[0] for table in tables]
     halves = [(min(ones, n // 2), max(ones - n // 2, 0)) for ones in range(n + 1)]
     ranges = [pooled(shares_of_each(grr.pairs(), both, n // 2), [1, 1]) for both in halves]
-    # Four reports of each device that all say the same.
-    four = [shares_of_each(grr.pairs(), (4 * ones,), 4 * n)[0].widened(4) for ones in range(n + 1)]
-    kinds = found, means, steps, ranges, four
+    # Thirteen reports of each device that all say the same, in as many windows.
+    same = [shares_of_each(grr.pairs(), (ones,) * 13, n) for ones in range(n + 1)]
+    kinds = found, means, steps, ranges, [pooled(each, [1] * 13).widened(13) for each in same]
     low, high = np.array([[each.interval() for each in kind] for kind in kinds]).T
     for holders in (0, n // 10, n // 2, n):
         law, share = law_of_ones(grr.pairs()[0], holders, n), holders / n
@@ -114,17 +114,22 @@ def test_intervals_of_shares_means_and_conversions_of_two_steps_cover_exactly(
 def test_intervals_of_a_small_part_of_all_and_of_retention_cover_exactly(epsilon: int) -> None:
     pairs, n, held = category("grr", 13, [epsilon * 1_000_000]).pairs(), 60, (6, 12)
     laws = [law_of_ones(pairs[0], holders, n) for holders in held]
-    covered, shown = np.zeros(2), np.zeros(2)
+    covered, shown = np.zeros(3), np.zeros(3)
     for ones in np.ndindex(n + 1, n + 1):
         chance = laws[0][ones[0]] * laws[1][ones[1]]
         if chance > 1e-7:
             both = shares_of_each(pairs, ones, n)
-            found = part_and_whole(pooled(both[:1], [1]), pooled(both, [1, 1]), 0.5)
-            ratio = retention(both[:1], both[1:])
+            parts = [pooled(both[:1] * w, [1] * w) for w in (1, 13)]
+            wholes = [pooled(both * w, [1] * 2 * w) for w in (1, 13)]
+            # Of one window, and of thirteen in which all devices say the same again.
+            found = part_and_whole(parts[0], wholes[0], 0.5)
+            again = part_and_whole(parts[1], wholes[1], 0.5, (13, 13))
+            ratio, apart = retention(both[:1], both[1:]), (held[0] - held[1]) / (2 * n)
+            held_in = [each.low <= apart <= each.high for each in (found, again)]
             low, high = ratio.interval()
-            held_in = found.low <= (held[0] - held[1]) / (2 * n) <= found.high, low <= 0.5 <= high
-            shown += chance * np.array([1, math.isfinite(ratio.value)])
-            covered += chance * np.array(held_in) * [1, math.isfinite(ratio.value)]
+            is_shown = np.array([1, 1, math.isfinite(ratio.value)])
+            shown += chance * is_shown
+            covered += chance * is_shown * [*held_in, low <= 0.5 <= high]
     assert (covered / shown >= 0.94).all()
 
 
