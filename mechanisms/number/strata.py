@@ -281,10 +281,10 @@ class Survival:
             ends.append(knots[after - 1] + rise * (knots[after] - knots[after - 1]))
         at = float(sum(ends)) / 2
         region = QuantileRegion(self, tau, at)
-        below, above = region.interval(_ONE_ERROR)
-        n = sum(reports_by_level)
-        value = self.low + (self.high - self.low) * at
-        return Estimate(value, (above - below) / 2, n, reports_by_level, region=region)
+        below, above = region.kept(_ONE_ERROR)
+        n, width = sum(reports_by_level), self.high - self.low
+        error = width * (above - below) / 2
+        return Estimate(self.low + width * at, error, n, reports_by_level, region=region)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +313,12 @@ class QuantileRegion:
     at: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        survival = self.survival
-        middles, roots, critical = survival.middles, self._roots, self._critical(level)
+        low, high = self.kept(level)
+        return self._outward(low, -1), self._outward(high, 1)
+
+    def kept(self, level: float) -> tuple[float, float]:
+        """Return the ends at a confidence ``level`` before they are moved, in [0, 1]."""
+        middles, roots, critical = self.survival.middles, self._roots, self._critical(level)
         pieces = max(len(middles) - 1, 0) * GRID
         grid = np.interp(np.arange(pieces + 1) / GRID, np.arange(len(middles)), middles)
         at = np.searchsorted(middles, self.at)
@@ -324,8 +328,7 @@ class QuantileRegion:
         kept = np.flatnonzero(np.insert(signed**2 <= critical, after, True))
         # The interval ends at the first points that are not kept, or at the ends of the range.
         points = np.concatenate(([0.0], np.insert(grid, after, self.at), [1.0]))
-        low, high = float(points[kept[0]]), float(points[kept[-1] + 2])
-        return self._outward(low, -1), self._outward(high, 1)
+        return float(points[kept[0]]), float(points[kept[-1] + 2])
 
     def _outward(self, end: float, side: int) -> float:
         """Return an end in the metric's unit, moved to its ``side`` by what evening out hides.
