@@ -121,7 +121,7 @@ def test_intervals_of_a_small_part_of_all_and_of_retention_cover_exactly(epsilon
             both = shares_of_each(pairs, ones, n)
             parts = [pooled(both[:1] * w, [1] * w) for w in (1, 13)]
             wholes = [pooled(both * w, [1] * 2 * w) for w in (1, 13)]
-            # Of one window, and of thirteen in which all devices say the same again.
+            # One window, and thirteen in which all devices say the same again.
             found = part_and_whole(parts[0], wholes[0], 0.5)
             again = part_and_whole(parts[1], wholes[1], 0.5, (13, 13))
             ratio, apart = retention(both[:1], both[1:]), (held[0] - held[1]) / (2 * n)
