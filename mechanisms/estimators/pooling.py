@@ -49,9 +49,11 @@ def pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
         parts = [*zip(estimates, weights, strict=True)]
         value = math.fsum(each.value * weight for each, weight in parts) / total
         error = math.hypot(*(each.standard_error * weight for each, weight in parts)) / total
-    n, region = sum(by_level), estimates[0].region if len(estimates) == 1 else None
-    half, ends = half_step(estimates, (n * error) ** 2), [each.scores for each in estimates]
-    scores = max(filter(None, ends), key=lambda each: each[1] - each[0], default=None)
+    n = sum(by_level)
+    region = estimates[0].region if len(estimates) == 1 else None
+    half = half_step(estimates, (n * error) ** 2)
+    known = [each.scores for each in estimates if each.scores is not None]
+    scores = max(known, key=lambda each: each[1] - each[0], default=None)
     return Estimate(value, error, n, by_level, region=region, scores=scores, half=half)
 
 

@@ -122,8 +122,10 @@ class NumberMechanism(Mechanism):
         reached = tuple((scale * a, scale * b) for a, b in filter(None, reach))
         if found.missing is None:
             return replace(mean, reach=reached)
+        if found.missing.reach is None:
+            return mean
         # Too few that are missing are too many that are present.
-        raised = [short / present for _, short in found.missing.reach or ()]
+        raised = [short / present for _, short in found.missing.reach]
         return replace(
             mean, reach=tuple((*each, more) for each, more in zip(reached, raised, strict=True))
         )
