@@ -5,7 +5,7 @@ Each aircraft adds its flights up by itself. The truth comes from the table alon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from pipelines.bounded.run import aggregate
 from pipelines.results.reader import ResultsReader
+from pipelines.results.records import RetentionRate
 from sotto.plan.compile import load_plan
 from sotto_cli.simulation.playback import Replay
 from sotto_cli.simulation.table import Columns, read_recordings
@@ -42,7 +43,7 @@ def measure(out: Path, flights: Flights, processes: int) -> MeasuredWeeks:
     aggregate(log, state, [plan], database)
     truth = Truth.of_weeks(plan, flights, played.audit)
     collected = Collected.read(truth, database)
-    again = dict(_again(truth, ResultsReader(database, state)))
+    again = dict(came_again(truth, ResultsReader(database, state).retention()))
     # The first week began before the data.
     shown = int(first + 1) * plan.period
     mean_days = collected.series("days", "mean", "", "days flown in a week")
@@ -59,16 +60,21 @@ def measure(out: Path, flights: Flights, processes: int) -> MeasuredWeeks:
     )
 
 
-def _again(truth: Truth, results: ResultsReader) -> Iterator[tuple[tuple[int, int], Comparison]]:
-    """Yield retention beside its truth, by age and the week in which aircraft were new."""
+def came_again(
+    truth: Truth, rates: Iterable[RetentionRate]
+) -> Iterator[tuple[tuple[int, int], Comparison]]:
+    """Yield retention beside its truth, by age and the week in which aircraft were new.
+
+    Noise alone can show some where no aircraft was new: there is no truth beside those.
+    """
     ages, weeks = truth.all_values("age"), truth.all_windows("age")
-    for rate in results.retention():
+    for rate in rates:
         since = int(rate.since.timestamp() * 1000) // truth.plan.period
         new, again = (
             np.count_nonzero((ages == age) & (weeks == since + age)) for age in (0, rate.age)
         )
         label = "1 week later" if rate.age == 1 else f"{rate.age} weeks later"
-        if rate.value is not None:
+        if rate.value is not None and new:
             estimate = rate.value, cast(float, rate.low), cast(float, rate.high)
             truths = again / new, again / new
             yield (since, rate.age), Comparison(label, "share", *estimate, *truths, rate.reports)

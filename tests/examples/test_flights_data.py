@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from examples.flights.data import Flights, load_flights, package_file, write_eve
 from examples.flights.demo import PLAN
 from examples.flights.truth import Truth
 from examples.flights.weeks import PLAN as MEASURES
+from examples.flights.weeks import came_again
+from pipelines.results.records import RetentionRate
 from sotto.plan.compile import load_plan
 from sotto_cli.simulation.devices import AuditLine
 from sotto_cli.simulation.table import NO_DEVICE, Columns, read_recordings
@@ -91,3 +94,37 @@ def test_weeks_hold_what_each_aircraft_did_in_them(flights: Flights) -> None:
     first = {device: min(week for each, week in days if each == device) for device, _ in days}
     assert truth.values("age").tolist() == [week - first[device] for device, week in expected]
     assert (truth.windows("age") == kept.period).all()
+
+
+def test_retention_of_a_week_in_which_no_aircraft_was_new_is_not_compared(flights: Flights) -> None:
+    few = flights.of_aircraft(5)
+    few = few.select(few.tailnum != "")
+    plan = load_plan(MEASURES).compile()
+    used = {*zip(few.tailnum.tolist(), (few.scheduled // plan.period).tolist(), strict=True)}
+    # Devices are numbered as they first appear.
+    devices = {name: number for number, name in enumerate(dict.fromkeys(few.tailnum.tolist()))}
+    keys = sorted((devices[name], week) for name, week in used)
+    audit = [AuditLine(*key, f"{number:032x}", 0, 0) for number, key in enumerate(keys)]
+    first = int(few.scheduled.min() // plan.period)
+    made = {
+        week: RetentionRate(
+            collector=plan.collector,
+            plan=plan.plan,
+            version=plan.version,
+            metric="age",
+            segment="",
+            since=datetime.fromtimestamp(week * plan.period / 1000, UTC),
+            age=1,
+            value=0.4,
+            low=0.1,
+            high=0.9,
+            standard_error=0.2,
+            reports=40,
+        )
+        for week in (first, first + 30)
+    }
+    [(place, seen)] = came_again(Truth.of_weeks(plan, few, audit), made.values())
+    assert place == (first, 1)
+    new = {device for device, week in keys if week == first}
+    assert {week for _, week in keys} > {first + 30}
+    assert seen.kept == len(new & {device for device, week in keys if week == first + 1}) / len(new)
