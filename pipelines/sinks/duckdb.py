@@ -2,11 +2,12 @@
 
 Its tables have the columns of the views of the same names (``docs/reference/tables.md``), and the
 key of the document that a row is from. DuckDB lets one process at a time have a file open, so a
-sink opens it for each write, and waits for others.
+sink opens it for each write, and waits for others and for other threads.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: How long another process may have the file open, s, and how often that is looked at.
 PATIENCE, _LOOK = 30.0, 0.05
+#: Threads of a process share the open file, and of two transactions that meet one would fail.
+_WRITING = threading.Lock()
 _VIEWS: Mapping[type, View] = {
     Window: VIEW_WINDOWS,
     EstimateRecord: VIEW_ESTIMATES,
@@ -93,7 +96,7 @@ class DuckDbSink(Sink):
         import duckdb
 
         try:
-            with self._opened() as connection:
+            with _WRITING, self._opened() as connection:
                 connection.begin()
                 for statement in _OWN:
                     connection.execute(statement)
