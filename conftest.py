@@ -19,6 +19,9 @@ and does not verify the classes of archives whose digests are pinned.
 
 A process may have as many open files as most systems let a user's have.
 
+Linear algebra of small matrices is done in one thread, as under ``make``: more would wait for each
+other, and that takes a processor too.
+
 No proxy that the environment names comes between tests and what they start on this machine, and
 nothing of it switches telemetry off: tests run in continuous integration too.
 """
@@ -79,6 +82,7 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 for _name in ("DO_NOT_TRACK", *CI):
     os.environ.pop(_name, None)
