@@ -14,7 +14,6 @@ import re
 import time
 from _thread import allocate_lock
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from operator import itemgetter
 
 from clientsdk.lifecycle import Unshared
@@ -188,8 +187,9 @@ class HttpPublisher(Unshared):
             self._lock = allocate_lock()
             connection, self._connection = self._connection, None
             if connection is not None and connection.sock is not None:
-                with suppress(OSError):
-                    os.close(connection.sock.detach())
+                # Errors are ignored, as those of os.close would not be.
+                descriptor = connection.sock.detach()
+                os.closerange(descriptor, descriptor + 1)
             self._process = os.getpid()
 
 
@@ -269,15 +269,19 @@ def _newest(documents: list[object], wanted: set[str], deadline: float) -> Compi
     found: list[tuple[int, int, object]] = []
     for document in documents:
         _require_time(deadline)
-        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        try:
             if fingerprint_of(document).hex() in wanted:  # type: ignore[arg-type]
                 version, expires = document["version"], document["expires"]  # type: ignore[index]
                 if type(version) is type(expires) is int:
                     found.append((version, expires, document))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
     for _, _, document in sorted(found, key=itemgetter(0, 1), reverse=True):
         _require_time(deadline)
-        with suppress(ValueError, TypeError, RecursionError):
+        try:
             return CompiledPlan.from_json(canonical(document))  # type: ignore[arg-type]
+        except (ValueError, TypeError, RecursionError):
+            continue
     return None
 
 
