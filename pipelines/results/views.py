@@ -322,11 +322,7 @@ VIEW_MEANS = View(
     "means",
     "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
     table=ESTIMATES,
-    columns=(
-        *_columns(EstimateRecord, *_KEY, "item"),
-        _value("mean"),
-        *_MEASURED,
-    ),
+    columns=(*_columns(EstimateRecord, *_KEY, "item"), _value("mean"), *_MEASURED),
     where=(ESTIMATES.c.kind == "mean", _KNOWN),
 )
 VIEW_QUANTILES = View(
