@@ -41,10 +41,7 @@ from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, TAB
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
 #: The order of windows and of estimates.
-_ORDER = (
-    *(*MetricKey._fields, "window_start", "segment"),
-    *("position", "kind", "item"),
-)
+_ORDER = (*MetricKey._fields, "window_start", "segment", "position", "kind", "item")
 
 
 @dataclass(frozen=True)
