@@ -243,10 +243,7 @@ _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
         for each in fields_of(Budget)
         if each.about.micro
     },
-    Rejection: {
-        "reports": _total(QUARANTINE.c.rows),
-        "requeued": _total(QUARANTINE.c.requeued),
-    },
+    Rejection: {"reports": _total(QUARANTINE.c.rows), "requeued": _total(QUARANTINE.c.requeued)},
     MetricRecord: {
         "windows": sql.func.count(sql.case((_OF_ALL, 1))),
         "reports": _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
