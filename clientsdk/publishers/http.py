@@ -45,9 +45,9 @@ _IDLE = 10.0
 class HttpPublisher(Unshared):
     """Posts each message to a collector, which answers once it is durable.
 
-    Messages of one pseudonym share a connection while they follow each other, those of another one
-    begin a new one that resumes no TLS session, and a process forked from this one has connections
-    of its own. Nothing but the app's key says who sends.
+    Messages of one pseudonym share a connection while they follow each other in a flush, those of
+    another one begin a new one that resumes no TLS session, and a process forked from this one has
+    connections of its own. Nothing but the app's key says who sends.
 
     Parameters
     ----------
@@ -123,8 +123,16 @@ class HttpPublisher(Unshared):
 
     def close(self) -> None:
         """Disconnect at once, or when the message under way is answered."""
-        self._check_process()
         self._closed = True
+        self._rest()
+
+    def _rest(self) -> None:
+        """Disconnect at the end of a flush, unless a message of another client is under way.
+
+        A connection that stayed open would be closed as another pseudonym's is opened, and the two
+        moments would show that both are of one device.
+        """
+        self._check_process()
         if self._lock.acquire(blocking=False):
             try:
                 self._disconnect()

@@ -228,6 +228,8 @@ def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_pat
 def test_a_note_that_is_none_is_refused(app, notes, body, kind, status):
     assert post(app, body, kind).status == status
     assert notes.read() == []
+    described = ask(app, "/api/v1/openapi.json").json()["paths"]["/api/v1/notes"]["post"]
+    assert str(status) in described["responses"]
 
 
 def test_a_note_is_refused_that_would_make_the_file_no_list(app, notes, tmp_path):
