@@ -10,7 +10,7 @@ from time import monotonic
 
 from clientsdk import diagnostics, disabled
 from clientsdk.diagnostics import drop_locals
-from clientsdk.lifecycle import Unshared, no_fork
+from clientsdk.lifecycle import NoFork, Unshared
 from clientsdk.outcomes import CLOSED, Consent, FlushResult, Outcome
 from clientsdk.settings import (
     LONGEST,
@@ -183,7 +183,7 @@ class Client(Unshared):
         path = checked_path(state)
         self._unchecked = not (isinstance(plan, CompiledPlan) or settings.disabled)
         plan = read_plan(plan, expect, honoured=False)
-        said = checked_segments(plan, {} if segments is None else segments)
+        said = {} if segments is None else checked_segments(plan, segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
 
@@ -235,7 +235,7 @@ class Client(Unshared):
     def _open(self) -> None:
         from clientsdk.sending.parts import open_parts
 
-        with no_fork():
+        with NoFork():
             if self._is_open:
                 return
             if self._closed:

@@ -13,7 +13,6 @@ import os
 import sys
 import time
 from _thread import get_ident
-from contextlib import suppress
 
 #: Seconds during which a cause that was logged is not logged again.
 QUIET = 60.0
@@ -116,6 +115,9 @@ def drop_locals(error: BaseException) -> None:
     error.__cause__ = error.__context__ = None
     trace = error.__traceback__
     while trace is not None:
-        with suppress(RuntimeError):
-            trace.tb_frame.clear()
-        trace = trace.tb_next
+        frame, trace = trace.tb_frame, trace.tb_next
+        try:
+            frame.clear()
+        except RuntimeError:
+            # It is running.
+            continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 
 from clientsdk import diagnostics
 from clientsdk.outcomes import Consent, Outcome, Refusal
@@ -134,24 +133,27 @@ def counted_under(name: object, error: BaseException) -> str:
 
 
 def plan_if_readable(given: Any) -> CompiledPlan:
-    with suppress(Exception):
+    try:
         return read_plan(given, None)
-    return NO_PLAN
+    except Exception:
+        return NO_PLAN
 
 
 def plan_if_honoured(plan: CompiledPlan) -> CompiledPlan:
     """Return a plan that was read unchecked if it is sound, else the one that stands for none."""
-    with suppress(PlanError):
-        if plan is not NO_PLAN:
-            check(plan)
+    try:
+        check(plan)
         return plan
-    return NO_PLAN
+    except PlanError:
+        # The one that stands for none too, since it has no metric.
+        return NO_PLAN
 
 
 def path_if_usable(state: Any) -> str | None:
-    with suppress(Exception):
+    try:
         return checked_path(state)
-    return None
+    except Exception:
+        return None
 
 
 def refusals(

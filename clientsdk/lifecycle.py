@@ -18,8 +18,7 @@ import sys
 import time
 import weakref
 from _thread import RLock
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection, Cursor
     from typing import NoReturn, SupportsIndex
 
-#: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
+#: Seconds after which :class:`NoFork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
 #: An advice of Linux 4.14 and later; ``mmap`` does not name it.
 _WIPE_ON_FORK = 18
@@ -75,7 +74,7 @@ _suspended: list[Forkable] = []
 
 def watch_forks(resource: Forkable) -> None:
     """Call ``resource`` around every fork of this process, as long as it lives."""
-    with no_fork():
+    with NoFork():
         _watched.add(resource)
 
 
@@ -94,21 +93,22 @@ def wiped_by_forks() -> mmap | None:
         memory.madvise(_WIPE_ON_FORK)
     except OSError:
         return None
-    with suppress(OSError):
-        memory.madvise(_NO_ADVICE)
-        # Older user-mode emulators take any advice, and follow none.
-        return None
-    return memory
-
-
-@contextmanager
-def no_fork() -> Iterator[None]:
-    """Keep this process from forking, and other users of this context out."""
-    held = _take_guard()
     try:
-        yield
-    finally:
-        held.release()
+        memory.madvise(_NO_ADVICE)
+    except OSError:
+        return memory
+    # Older user-mode emulators take any advice, and follow none.
+    return None
+
+
+class NoFork:
+    """A context that keeps this process from forking, and other users of it out."""
+
+    def __enter__(self) -> None:
+        self._held = _take_guard()
+
+    def __exit__(self, *error: object) -> None:
+        self._held.release()
 
 
 def _take_guard() -> RLock:

@@ -32,7 +32,6 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
 from sotto.plan.measures import APP, Measure
 from sotto.plan.metric import Symbol
-from sotto.plan.segments import cell_of
 
 #: As names of a module they are found sooner, in every recording, than as those of an Enum.
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
@@ -388,6 +387,8 @@ class Recorder:
         plan = self._plan
         if not plan.attributes:
             return 0
+        from sotto.plan.segments import cell_of
+
         measured = MEASURED.get() if metric.measure is None else None
         values = {**self.segments, **(measured or {})}
         if plan.experiment is not None:

@@ -30,7 +30,6 @@ from sotto.errors import (
     wrong_type,
 )
 from sotto.plan.compiled import Ceilings, CompiledPlan, read_without_mechanisms
-from sotto.plan.segments import given_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,12 +217,7 @@ class Settings:
         period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
             period = _lower(period, lifetime)
-        return replace(
-            self,
-            disabled=disabled,
-            ceiling_period=period,
-            ceiling_lifetime=lifetime,
-        )
+        return replace(self, disabled=disabled, ceiling_period=period, ceiling_lifetime=lifetime)
 
     def switched_off_by(
         self, environ: Mapping[str, str] | None = None, *, simulated: bool = False
@@ -513,6 +507,8 @@ def checked_segments(plan: CompiledPlan, given: object) -> dict[str, str | None]
 
     Segments are public, and a value that the plan does not list is fine.
     """
+    from sotto.plan.segments import given_segments
+
     said = given_segments(plan.segments, given)
     for name, values in plan.segments:
         value = said.get(name)

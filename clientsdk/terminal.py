@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from enum import StrEnum
 
 from clientsdk.client import Client
@@ -116,9 +115,11 @@ def _is_answered(client: Client) -> bool:
         return True
     if client.consent is Consent.NEVER_GIVEN:
         return False
-    with suppress(OSError), open(_beside(client), "rb") as file:
-        return file.read() == client.plan.digest
-    return False
+    try:
+        with open(_beside(client), "rb") as file:
+            return file.read() == client.plan.digest
+    except OSError:
+        return False
 
 
 def _remember(client: Client, digest: bytes) -> bool:
@@ -141,17 +142,19 @@ def _beside(client: Client) -> str:
 
 def _is_terminal(stream: TextIO | None) -> bool:
     # A closed one raises ValueError; a program without a console has none.
-    with suppress(ValueError):
+    try:
         return stream is not None and stream.isatty()
-    return False
+    except ValueError:
+        return False
 
 
 def _in_background(stream: TextIO) -> bool:
     """Whether the terminal is another job's: it would stop this process for reading from it."""
     # Windows has no jobs; a stream of another kind has no descriptor.
-    with suppress(AttributeError, ValueError, OSError):
+    try:
         return os.tcgetpgrp(stream.fileno()) != os.getpgrp()
-    return False
+    except (AttributeError, ValueError, OSError):
+        return False
 
 
 def _agrees(question: str) -> bool | None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from mechanisms.exact import MICRO
 from sotto.clocks import minute
+from sotto.plan.checks import in_line
 
 T = TypeVar("T")
 
@@ -26,7 +27,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
-    """Lay out rows in columns, those of numbers to the right."""
+    r"""Lay out rows in columns, those of numbers to the right.
+
+    No cell can move another one, whatever a terminal makes of what it holds.
+
+    >>> aligned([["dark\x1b[8m", "1"]], [False, True])
+    ["'dark\\x1b[8m'  1"]
+    """
+    rows = [[*map(in_line, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

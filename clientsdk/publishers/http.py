@@ -14,7 +14,6 @@ import re
 import time
 from _thread import allocate_lock
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from operator import itemgetter
 
 from clientsdk.lifecycle import Unshared
@@ -46,9 +45,9 @@ _IDLE = 10.0
 class HttpPublisher(Unshared):
     """Posts each message to a collector, which answers once it is durable.
 
-    Messages of one pseudonym share a connection while they follow each other, those of another one
-    begin a new one that resumes no TLS session, and a process forked from this one has connections
-    of its own. Nothing but the app's key says who sends.
+    Messages of one pseudonym share a connection while they follow each other in a flush, those of
+    another one begin a new one that resumes no TLS session, and a process forked from this one has
+    connections of its own. Nothing but the app's key says who sends.
 
     Parameters
     ----------
@@ -124,8 +123,16 @@ class HttpPublisher(Unshared):
 
     def close(self) -> None:
         """Disconnect at once, or when the message under way is answered."""
-        self._check_process()
         self._closed = True
+        self._rest()
+
+    def _rest(self) -> None:
+        """Disconnect at the end of a flush, unless a message of another client is under way.
+
+        A connection that stayed open would be closed as another pseudonym's is opened, and the two
+        moments would show that both are of one device.
+        """
+        self._check_process()
         if self._lock.acquire(blocking=False):
             try:
                 self._disconnect()
@@ -188,8 +195,9 @@ class HttpPublisher(Unshared):
             self._lock = allocate_lock()
             connection, self._connection = self._connection, None
             if connection is not None and connection.sock is not None:
-                with suppress(OSError):
-                    os.close(connection.sock.detach())
+                # Errors are ignored, as those of os.close would not be.
+                descriptor = connection.sock.detach()
+                os.closerange(descriptor, descriptor + 1)
             self._process = os.getpid()
 
 
@@ -269,15 +277,19 @@ def _newest(documents: list[object], wanted: set[str], deadline: float) -> Compi
     found: list[tuple[int, int, object]] = []
     for document in documents:
         _require_time(deadline)
-        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        try:
             if fingerprint_of(document).hex() in wanted:  # type: ignore[arg-type]
                 version, expires = document["version"], document["expires"]  # type: ignore[index]
                 if type(version) is type(expires) is int:
                     found.append((version, expires, document))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
     for _, _, document in sorted(found, key=itemgetter(0, 1), reverse=True):
         _require_time(deadline)
-        with suppress(ValueError, TypeError, RecursionError):
+        try:
             return CompiledPlan.from_json(canonical(document))  # type: ignore[arg-type]
+        except (ValueError, TypeError, RecursionError):
+            continue
     return None
 
 

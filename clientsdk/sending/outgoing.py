@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from clientsdk import diagnostics
 from clientsdk.consent import ConsentKeeper
-from clientsdk.lifecycle import no_fork
+from clientsdk.lifecycle import NoFork
 from clientsdk.outcomes import FlushResult
 from clientsdk.recorder import Recorder
 from clientsdk.sending.tasks import BackgroundCall, FlushTask, out_of_time
@@ -45,7 +45,7 @@ class Outgoing:
         """The sender, loaded when something may be due: in most runs of a tool nothing is."""
         if self._sender is None:
             # Without a fork in the middle of the import, whose child would wait for it for ever.
-            with no_fork():
+            with NoFork():
                 from clientsdk.sending.sender import Sender
 
                 self._sender = self._sender or Sender(self._store, *self._sends)

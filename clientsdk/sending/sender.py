@@ -98,6 +98,8 @@ class Sender:
         self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
         self._buffered = publisher if is_buffered(publisher) else None
+        #: Closes a connection for which nothing follows, of publishers that keep one.
+        self._rest = getattr(publisher, "_rest", None)
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
@@ -134,6 +136,8 @@ class Sender:
             error: SottoError | None
             if self._lock.take(min(task.patience, task.left)):
                 error = self._send(now, task)
+                if self._rest is not None:
+                    self._rest()
             else:
                 error = SentElsewhereError("another process is sending what is due")
             if task.sent:

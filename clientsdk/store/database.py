@@ -158,7 +158,7 @@ class DeviceDatabase(lifecycle.Forkable):
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
         if self.forked():
-            with lifecycle.no_fork():
+            with lifecycle.NoFork():
                 if self.process != getpid():
                     self.after_fork_in_child()
 

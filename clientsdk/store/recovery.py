@@ -165,12 +165,7 @@ def _agree_on_withdrawal(store: Store, connection: Connection) -> None:
 
 
 def _reconcile(
-    store: Store,
-    connection: Connection,
-    plan: CompiledPlan,
-    period: int,
-    *,
-    fresh: bool,
+    store: Store, connection: Connection, plan: CompiledPlan, period: int, *, fresh: bool
 ) -> None:
     """Compare a store with its guard, in the transaction that opens it, and make up for a gap.
 

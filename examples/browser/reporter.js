@@ -258,6 +258,7 @@ class Reporter {
         credentials: "omit",
         referrerPolicy: "no-referrer",
         cache: "no-store",
+        redirect: "error",
         signal: request.signal,
       });
     } finally {

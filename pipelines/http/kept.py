@@ -30,6 +30,7 @@ class Answer(NamedTuple):
 class KeptAnswers:
     """The answers of one revision that were asked for last, up to so many bytes.
 
+    A question counts with its answer: anybody can ask at length for what has a short answer.
     One is made at a time, and few may wait for that, so that many who ask at once do not hold up
     those whose answer is kept.
     """
@@ -79,9 +80,13 @@ class KeptAnswers:
             if revision != self._revision:
                 return
             self._made[asked] = made
-            self._bytes += len(made.body)
+            self._bytes += _size(asked, made)
             while self._bytes > self._most:
-                self._bytes -= len(self._made.popitem(last=False)[1].body)
+                self._bytes -= _size(*self._made.popitem(last=False))
+
+
+def _size(asked: object, made: Answer) -> int:
+    return len(repr(asked)) + len(made.body)
 
 
 def has_already(request: Request, etag: str) -> bool:
@@ -89,10 +94,8 @@ def has_already(request: Request, etag: str) -> bool:
 
     A proxy that compresses an answer makes its ETag a weak one.
     """
-    given = request.headers.get("if-none-match", "")
-    return given.strip() == "*" or etag in (
-        each.strip().removeprefix("W/") for each in given.split(",")
-    )
+    given = request.headers.get("if-none-match", "").split(",")
+    return bool({"*", etag} & {each.strip().removeprefix("W/") for each in given})
 
 
 def answered(

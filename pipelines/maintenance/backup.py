@@ -29,6 +29,7 @@ from pipelines.storage.directory import BACKUP_LINKS, StateDirectory, backup_loc
 from pipelines.storage.files import AnyPath
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, FormatError
+from sotto.plan.files import open_beside
 
 #: Called with how many bytes are done, and how many will be.
 Progress: TypeAlias = Callable[[int, int], None]
@@ -83,7 +84,7 @@ def backup(
             members = _linked(directory, manifest, links)
         total = sum(path.stat().st_size for path in members.values())
         index = {name: _digest(path) for name, path in members.items()}
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with open_beside(partial, target, 0o600) as file:
             _write(file, manifest, members, index, progress, total)
             file.flush()
             os.fsync(file.fileno())

@@ -22,24 +22,18 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered, has_already
 from pipelines.http.problems import body_of, problem
+from pipelines.results import openapi
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.notes import NOTE_BYTES, Notes, TimeNote
-from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Answers, Format, answers, page_of
+from pipelines.results.openapi import MEDIA_TYPES, Answers, Format, answers, page_of, refused
 from pipelines.results.range_windows import WindowRange
 from pipelines.results.reader import Chosen, Page, ResultsReader
 from pipelines.results.records import Health
@@ -153,10 +147,7 @@ def _decoded(cursor: object) -> object:
 
 
 _Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
-_Time: TypeAlias = Annotated[
-    datetime,
-    BeforeValidator(_time, json_schema_input_type=str),
-]
+_Time: TypeAlias = Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str)]
 _Cursor: TypeAlias = Annotated[
     tuple[Any, ...], BeforeValidator(_decoded, json_schema_input_type=str)
 ]
@@ -297,7 +288,7 @@ def create_router(
         return _document(request, "plans", [_plan(each) for each in reader.plans()])
 
     known = "the plans, as far as they are known here"
-    _add_route(router, "plans", plans, known, answers("plans", PLAN))
+    _add_route(router, "plans", plans, known, answers("plans", openapi.PLAN))
     if notes is not None:
         _add_notes(router, notes, public=public)
     if not public:
@@ -306,7 +297,7 @@ def create_router(
             return _document(request, "collectors", [_health(each) for each in reader.health()])
 
         how = "by collector: how far its results are, and how its job is"
-        _add_route(router, "health", health, how, answers("collectors", HEALTH))
+        _add_route(router, "health", health, how, answers("collectors", openapi.HEALTH))
 
     return router
 
@@ -314,14 +305,25 @@ def create_router(
 def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
     """Add the routes that read notes and, but for the public, add one."""
 
-    @router.get("/notes", operation_id="notes", summary="notes on the axis of time, by time")
     def read(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
         return _document(request, "notes", [each.model_dump(mode="json") for each in notes.read()])
 
+    schema = TimeNote.model_json_schema()
+    known = answers("notes", schema) | refused(422)
+    _add_route(router, "notes", read, "notes on the axis of time, by time", known)
     if public:
         return
+    content = {"application/json": {"schema": schema}}
+    added: Answers = {201: {"description": "the note", "content": content}, 503: known[503]}
 
-    @router.post("/notes", operation_id="add_note", summary="add a note", status_code=201)
+    @router.post(
+        "/notes",
+        operation_id="add_note",
+        summary="add a note",
+        status_code=201,
+        responses=added | refused(409, 413, 415, 422),
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
     async def add(request: Request) -> Response:
         # A page of another site can send other types without asking.
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":

@@ -43,6 +43,9 @@ _PROBLEM = {
     name: {**said, "example": {"title": "there are no results yet", "status": 503}}
     for name, said in CONTENT.items()
 }
+#: Why a request is refused, by status.
+_REFUSED = {406: "no such format", 409: "the file of notes cannot be read with it", 413: "too long"}
+_REFUSED |= {415: "not sent as application/json", 422: "no such parameter, value or note"}
 
 #: A plan and the health of a job, as JSON has them.
 PLAN: Schema = {
@@ -87,6 +90,11 @@ def answers(name: str, item: Schema) -> Answers:
     }
 
 
+def refused(*statuses: int) -> Answers:
+    """Return the answers to a request that is not as it should be."""
+    return {each: {"description": _REFUSED[each], "content": _PROBLEM} for each in statuses}
+
+
 def page_of(view: RowSet) -> Answers:
     """Return the answers of the route of rows."""
     columns = {each.name: _column(each) for each in view.columns}
@@ -106,9 +114,7 @@ def page_of(view: RowSet) -> Answers:
         if kind != "json":
             binary = text if kind == "csv" else {**text, "format": "binary"}
             content[media_type.partition(";")[0]] = {"schema": binary}
-    found[406] = {"description": "no such format", "content": _PROBLEM}
-    found[422] = {"description": "no such parameter, or value", "content": _PROBLEM}
-    return found
+    return found | refused(406, 422)
 
 
 def _column(column: Field) -> Schema:

@@ -41,10 +41,7 @@ from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, TAB
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
 #: The order of windows and of estimates.
-_ORDER = (
-    *(*MetricKey._fields, "window_start", "segment"),
-    *("position", "kind", "item"),
-)
+_ORDER = (*MetricKey._fields, "window_start", "segment", "position", "kind", "item")
 
 
 @dataclass(frozen=True)
@@ -246,10 +243,7 @@ _COMPUTED: Mapping[type, Mapping[str, sql.ColumnElement[Any]]] = {
         for each in fields_of(Budget)
         if each.about.micro
     },
-    Rejection: {
-        "reports": _total(QUARANTINE.c.rows),
-        "requeued": _total(QUARANTINE.c.requeued),
-    },
+    Rejection: {"reports": _total(QUARANTINE.c.rows), "requeued": _total(QUARANTINE.c.requeued)},
     MetricRecord: {
         "windows": sql.func.count(sql.case((_OF_ALL, 1))),
         "reports": _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
@@ -322,11 +316,7 @@ VIEW_MEANS = View(
     "means",
     "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
     table=ESTIMATES,
-    columns=(
-        *_columns(EstimateRecord, *_KEY, "item"),
-        _value("mean"),
-        *_MEASURED,
-    ),
+    columns=(*_columns(EstimateRecord, *_KEY, "item"), _value("mean"), *_MEASURED),
     where=(ESTIMATES.c.kind == "mean", _KNOWN),
 )
 VIEW_QUANTILES = View(

@@ -23,7 +23,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import RequestResponseEndpoint
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered
@@ -40,14 +40,7 @@ from pipelines.web.alerts import standing
 from pipelines.web.boards import BoardsFile
 from pipelines.web.pages import BOARD, METRIC, OVERVIEW, PAGES, PLAN, SitePage
 from pipelines.web.snapshot import ResultsSnapshot
-from pipelines.web.views import (
-    BoardView,
-    MetricView,
-    OverviewView,
-    PageView,
-    PlanView,
-    RangeQuery,
-)
+from pipelines.web.views import BoardView, MetricView, OverviewView, PageView, PlanView, RangeQuery
 from pipelines.web.watching import JobWatch
 from sotto.errors import SottoError
 
@@ -326,8 +319,15 @@ def application(
     async def _refusal(request: Request, error: HTTPException) -> Response:
         text = "" if error.detail == "Not Found" else str(error.detail)
         answer = _notice(request, error.status_code, "Not here", text or "There is no such page.")
-        # Which methods there are.
-        answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            # The framework names the methods of one route, where a path may have several.
+            asked = ((each, {**request.scope, "method": each}) for each in ("GET", "HEAD", "POST"))
+            known = [
+                method
+                for method, scope in asked
+                if any(each.matches(scope)[0] is Match.FULL for each in app.routes)
+            ]
+            answer.headers["allow"] = ", ".join(known)
         return answer
 
     @app.exception_handler(SottoError)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
 from sotto.design.spending import figure, lifetime_of, theft, value_cost
-from sotto.plan.checks import amount
+from sotto.plan.checks import amount, in_line
 
 if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -104,7 +104,7 @@ def value(metric: CompiledMetric) -> str:
     }[metric.type]
     if metric.measure is not None:
         text = f"{metric.measure.in_words()}: {text}"
-    return text + ("; or that there is none" if metric.missing else "")
+    return in_line(text + ("; or that there is none" if metric.missing else ""))
 
 
 def how_often(plan: CompiledPlan, metric: CompiledMetric) -> str:

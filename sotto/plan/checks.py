@@ -256,6 +256,15 @@ def stays_in_line(text: str) -> bool:
     return _CONTROLS.isdisjoint(text)
 
 
+def in_line(text: str) -> str:
+    r"""Return a text as it is shown: one that would not stay in its line as a literal of Python.
+
+    >>> in_line("dark"), in_line("dark\x1b[8m")
+    ('dark', "'dark\\x1b[8m'")
+    """
+    return text if stays_in_line(text) else repr(text)
+
+
 def _repeat_problems(metric: CompiledMetric) -> list[str]:
     kinds = ("first", "reservoir", "every", "constant")
     if metric.kind not in kinds:

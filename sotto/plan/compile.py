@@ -18,14 +18,7 @@ from sotto.errors import ParameterError, PlanError
 from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
 from sotto.plan.choice import Asked, Choice, choose, spec_of
 from sotto.plan.compiled import FORMAT, CompiledPlan, check
-from sotto.plan.document import (
-    LevelFile,
-    MetricFile,
-    NumberFile,
-    PlanFile,
-    StringFile,
-    read_plan,
-)
+from sotto.plan.document import LevelFile, MetricFile, NumberFile, PlanFile, StringFile, read_plan
 from sotto.plan.fields import in_json
 from sotto.plan.metric import Parameter
 from sotto.plan.segments import Experiment, attributes_of, cells

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from math import prod
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
@@ -25,35 +26,16 @@ from sotto.errors import (
     type_of,
     wrong_type,
 )
-from sotto.plan.checks import (
-    MAX_CEILING,
-    MAX_DURATION,
-    MAX_MINIMUM_REPORTS,
-    MAX_TIME,
-    MIN_PERIOD,
-    MIN_RESOLUTION,
-    NAME,
-    NAME_RULE,
-    amount,
-    group_problems,
-    mechanism_problems,
-    metric_problems,
-    source_problems,
-    stays_in_line,
-    words_problems,
-)
-from sotto.plan.durations import duration_text
 from sotto.plan.fields import Fields, in_json, on_wire, written
 from sotto.plan.metric import CompiledMetric as CompiledMetric
 from sotto.plan.metric import Level as Level
-from sotto.plan.segments import Attribute, Experiment, PlannedDecision, attributes_of, cells
-from sotto.plan.segments import problems as segment_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from sotto.plan.fields import Wire
+    from sotto.plan.segments import Attribute, Experiment, PlannedDecision
 
 #: The format of compiled plans.
 FORMAT = 2
@@ -144,13 +126,20 @@ class CompiledPlan:
         lateness = fields.take("period", int) + fields.take("grace", int)
         groups = Fields(fields.take("groups", dict, {}), "groups")
         arms, planned = (fields.take(name, dict, None) for name in ("experiment", "decision"))
+        experiment: object = arms
+        decision: object = planned
+        if arms is not None or planned:
+            from sotto.plan.segments import Experiment, PlannedDecision
+
+            experiment = None if arms is None else Fields(arms, "experiment").record(Experiment)
+            decision = planned and Fields(planned, "decision").record(PlannedDecision)
         return fields.record(
             cls,
             ceilings=Fields(fields.take("ceilings", dict), "ceilings").record(Ceilings),
             groups=tuple((name, groups.take(name, str)) for name in groups.names()),
             segments=tuple(map(_segment, fields.take("segments", list, []))),
-            experiment=None if arms is None else Fields(arms, "experiment").record(Experiment),
-            decision=planned and Fields(planned, "decision").record(PlannedDecision),
+            experiment=experiment,
+            decision=decision,
             metrics=tuple(
                 CompiledMetric.of_document(item, index, lateness)
                 for index, item in enumerate(fields.take("metrics", list))
@@ -254,12 +243,16 @@ class CompiledPlan:
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
         """The public attributes: the segments, then the experiment's arm."""
+        if not self.segments and self.experiment is None:
+            return ()
+        from sotto.plan.segments import attributes_of
+
         return attributes_of(self.segments, self.experiment)
 
     @cached_property
     def cells(self) -> int:
         """How many combinations of the attributes' values there are; 1 where there are none."""
-        return cells(self.attributes)
+        return prod(len(each.values) for each in self.attributes)
 
     @cached_property
     def signed(self) -> bool:
@@ -387,6 +380,9 @@ def canonical(document: Mapping[str, object]) -> bytes:
 
 def check(plan: CompiledPlan) -> None:
     """Raise PlanError, with a line for every problem, if a plan cannot be honoured."""
+    # A client that records nothing checks nothing.
+    from sotto.plan.checks import mechanism_problems, metric_problems
+
     problems = _plan_problems(plan)
     for metric in plan.metrics:
         problems += [
@@ -405,20 +401,24 @@ def check(plan: CompiledPlan) -> None:
 
 
 def _plan_problems(plan: CompiledPlan) -> list[str]:
+    from sotto.plan import checks
+    from sotto.plan.durations import duration_text
+
     problems = []
     for what in ("collector", "plan"):
-        if not NAME.fullmatch(getattr(plan, what)):
-            problems.append(f"{what} {getattr(plan, what)!r} must be a name: {NAME_RULE}")
-    if not (0 < len(plan.owner) <= 256 and stays_in_line(plan.owner)):
+        if not checks.NAME.fullmatch(getattr(plan, what)):
+            problems.append(f"{what} {getattr(plan, what)!r} must be a name: {checks.NAME_RULE}")
+    if not (0 < len(plan.owner) <= 256 and checks.stays_in_line(plan.owner)):
         problems.append("owner must be whom to ask, on one line of at most 256 characters")
     if not 1 <= plan.version < 2**31:
         problems.append(f"version {plan.version} must be at least 1")
-    if not 0 < plan.expires <= MAX_TIME:
+    if not 0 < plan.expires <= checks.MAX_TIME:
         problems.append("expires must lie between the years 1970 and 9999")
-    shortest = {"resolution": MIN_RESOLUTION, "period": MIN_PERIOD, "grace": 0, "retention": 1}
+    shortest = {"resolution": checks.MIN_RESOLUTION, "period": checks.MIN_PERIOD}
+    shortest |= {"grace": 0, "retention": 1}
     for what, low in shortest.items():
         duration = getattr(plan, what)
-        if not low <= duration <= MAX_DURATION:
+        if not low <= duration <= checks.MAX_DURATION:
             problems.append(
                 f"{what} {duration_text(duration)} must be in [{duration_text(low)}, 36525d]"
             )
@@ -427,17 +427,21 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
             f"period {duration_text(plan.period)} must be a multiple of the resolution, "
             f"{duration_text(plan.resolution)}"
         )
-    for what, most in (("shards", 65536), ("minimum_reports", MAX_MINIMUM_REPORTS)):
+    for what, most in (("shards", 65536), ("minimum_reports", checks.MAX_MINIMUM_REPORTS)):
         if not 1 <= getattr(plan, what) <= most:
             problems.append(f"{what} {getattr(plan, what)} must be in [1, {most}]")
-    if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
+    if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= checks.MAX_CEILING:
         problems.append(
-            f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
-            f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
+            f"ceilings: period {checks.amount(plan.ceilings.period)} must be above 0 and at most "
+            f"lifetime {checks.amount(plan.ceilings.lifetime)}, itself at most "
+            f"{checks.amount(checks.MAX_CEILING)}"
         )
-    problems += words_problems(description=plan.description, purpose=plan.purpose)
-    problems += group_problems(plan.groups, plan.metrics)
-    problems += segment_problems(plan.segments, plan.experiment)
+    problems += checks.words_problems(description=plan.description, purpose=plan.purpose)
+    problems += checks.group_problems(plan.groups, plan.metrics)
+    if plan.attributes:
+        from sotto.plan.segments import problems as segment_problems
+
+        problems += segment_problems(plan.segments, plan.experiment)
     if plan.authentication not in ("none", "required"):
         problems.append(f"authentication {plan.authentication!r} must be none or required")
     if not 1 <= len(plan.metrics) <= 65535:
@@ -449,7 +453,7 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     names = [metric.name for metric in plan.metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"metric {name!r} is given twice")
-    return problems + source_problems(plan.metrics)
+    return problems + checks.source_problems(plan.metrics)
 
 
 def _decision_problems(plan: CompiledPlan) -> list[str]:
@@ -457,6 +461,8 @@ def _decision_problems(plan: CompiledPlan) -> list[str]:
     planned, where = plan.decision, "experiment: decision"
     if planned is None:
         return []
+    from sotto.plan.durations import duration_text
+
     if plan.experiment is None:
         return [f"{where}: the plan has no experiment"]
     names = [each.name for each in plan.metrics]
@@ -480,6 +486,8 @@ def _decision_problems(plan: CompiledPlan) -> list[str]:
 
 
 def _ceiling_problems(plan: CompiledPlan) -> list[str]:
+    from sotto.plan.checks import amount
+
     each = ", ".join(f"{metric.name} {amount(metric.cost)}" for metric in plan.metrics)
     problems = []
     if plan.cost > plan.ceilings.period:

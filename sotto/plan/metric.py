@@ -15,7 +15,6 @@ from functools import cached_property
 from mechanisms.frozen import frozen, replace
 from sotto.errors import PlanError, ValueTypeError, is_int, type_of, unboxed
 from sotto.plan.fields import LARGEST, Fields, in_json, written
-from sotto.plan.measures import Measure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from mechanisms.base import Mechanism
     from mechanisms.items import Context
     from sotto.plan.fields import Wire
+    from sotto.plan.measures import Measure
 else:
 
     def cast(kind, value):
@@ -159,7 +159,11 @@ class CompiledMetric:
             raise PlanError(f"{where}: range must be two numbers, low and high")
         mechanism = fields.take("mechanism", dict)
         otel = fields.take("otel", dict, None)
-        measure = fields.take("measure", dict, None)
+        measured, measure = fields.take("measure", dict, None), None
+        if measured is not None:
+            from sotto.plan.measures import Measure
+
+            measure = Fields(measured, f"{where}, measure").record(Measure)
         return fields.record(
             cls,
             index=index,
@@ -172,9 +176,7 @@ class CompiledMetric:
             horizon=(ladder[-1].after if ladder else 0) + lateness,
             otel=None if otel is None else Fields(otel, f"{where}, otel").record(OtelSource),
             edges=fields.items("edges", (int,)),
-            measure=None
-            if measure is None
-            else Fields(measure, f"{where}, measure").record(Measure),
+            measure=measure,
         )
 
     def document(self) -> dict[str, object]:

@@ -178,7 +178,11 @@ def _report(queue: Any, progress: Callable[[int], object]) -> None:
 
 
 def write_audit(path: Path, lines: Iterable[AuditLine]) -> None:
-    """Write the devices' own ledgers as CSV: by device number and period, in micro-epsilon."""
+    """Write the devices' own ledgers as CSV: by device number and period, in micro-epsilon.
+
+    A new file is its owner's alone: it says which device sent which reports.
+    """
+    path.touch(0o600)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(AUDIT_HEAD)

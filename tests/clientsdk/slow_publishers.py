@@ -25,7 +25,7 @@ def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     ladder = [(500_000, 0), (1_000_000, 100)]
     changes = {"resolution": RESOLUTION, "expires": 4_102_444_800_000, "ceilings": VAST, **changes}
     # Real plans have a second at least.
-    with patch("sotto.plan.compiled.MIN_RESOLUTION", RESOLUTION):
+    with patch("sotto.plan.checks.MIN_RESOLUTION", RESOLUTION):
         return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
 
 

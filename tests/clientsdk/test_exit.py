@@ -110,7 +110,7 @@ def test_exit_takes_a_second_at_most(tmp_path, kind, over, number):
 
 
 def pending(path):
-    with patch("sotto.plan.compiled.MIN_RESOLUTION", RESOLUTION):
+    with patch("sotto.plan.checks.MIN_RESOLUTION", RESOLUTION):
         return read_file(path).pending
 
 

@@ -130,7 +130,7 @@ lifecycle.PATIENCE = 0.05
 client = device(metric("colour", "every", 9))
 inside, done = threading.Event(), threading.Event()
 def hold():
-    with lifecycle.no_fork():
+    with lifecycle.NoFork():
         inside.set()
         done.wait()
 thread = threading.Thread(target=hold)

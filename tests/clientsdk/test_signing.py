@@ -6,13 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from device_plans import (
-    START,
-    WEEK,
-    metric,
-    plan,
-    run_out,
-)
+from device_plans import START, WEEK, metric, plan, run_out
 
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.store import device_secrets

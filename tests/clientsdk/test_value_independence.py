@@ -24,12 +24,7 @@ from device_plans import DAY, START, threadless
 from plan_texts import plan_head
 from scenario_plans import duration
 
-from clientsdk import (
-    Outcome,
-    Settings,
-    decisions,
-    draws,
-)
+from clientsdk import Outcome, Settings, decisions, draws
 from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError

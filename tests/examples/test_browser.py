@@ -193,7 +193,7 @@ def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it()
     assert posted[0] == posted[1] != posted[2]
     url, body, options = posted[0]
     assert url == "https://c.example/v1/reports"
-    assert {"credentials", "referrerPolicy"} < set(options)
+    assert {"cache", "credentials", "redirect", "referrerPolicy"} < set(options)
     (message,) = split_messages(bytes.fromhex(body))
     (group,) = decode_message(message).groups
     assert (group.metric, group.rows[0].level) == (THEME.index, 0)

@@ -629,6 +629,7 @@ class TestCommand:
         assert all(len(line.split(",")[2]) == 32 for line in lines)
         assert f"warning: {tmp_path / 'd.csv'} joins each device" in err
         assert "It re-identifies" in err
+        assert (tmp_path / "d.csv").stat().st_mode & 0o777 == 0o600
 
     def test_devices_answer_in_their_turns_or_for_a_trial_in_every_period(self, tmp_path, capsys):
         """A row a week for 40 weeks: each device has one turn in each cycle of four."""

@@ -107,13 +107,23 @@ def test_nobody_there_is_an_error_without_an_address(collector):
 
 
 def test_a_client_closes_the_publisher_that_it_made(collector, monkeypatch):
-    ended = threading.Event()
-    monkeypatch.setattr(Handler, "finish", lambda handler: ended.set())
+    closed = threading.Event()
+    monkeypatch.setattr(HttpPublisher, "close", lambda publisher: closed.set())
     client = reporter(collector.url)
     client.clock.advance(hours=2)
     assert client.flush().sent == 1
-    assert not ended.is_set()
+    assert not closed.is_set()
     client.close()
+    assert closed.is_set()
+
+
+def test_a_connection_ends_with_the_flush_that_made_it(collector, publisher, monkeypatch):
+    """Otherwise it would end when another pseudonym's begins."""
+    ended = threading.Event()
+    monkeypatch.setattr(Handler, "finish", lambda handler: ended.set())
+    client = reporter(publisher)
+    client.clock.advance(hours=2)
+    assert client.flush().sent == 1
     assert ended.wait(300)
 
 

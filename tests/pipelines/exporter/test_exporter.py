@@ -17,15 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from report_logs import START, append
 from step_plans import plans
 from waiting import at_once, wait_until
-from watched import (
-    CANDIDATES,
-    exposition,
-    late_messages,
-    samples,
-    streaming,
-    value,
-    watched,
-)
+from watched import CANDIDATES, exposition, late_messages, samples, streaming, value, watched
 
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import reference

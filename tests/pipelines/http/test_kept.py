@@ -7,18 +7,20 @@ import pytest
 from pipelines.http.kept import Answer, BusyError, KeptAnswers
 
 
-def test_answers_are_kept_up_to_some_bytes() -> None:
+@pytest.mark.parametrize("length", [1, 40])
+def test_answers_are_kept_up_to_some_bytes(length: int) -> None:
     kept, made = KeptAnswers(100), list[str]()
 
     def get(revision: str, asked: str) -> bytes:
         def make() -> Answer:
             made.append(asked)
-            return Answer(asked.encode() * 40)
+            return Answer(asked.encode() * (41 - length))
 
-        return kept.get(revision, asked, make).body
+        # An answer and what was asked for it have 43 bytes together.
+        return kept.get(revision, asked * length, make).body
 
     for asked in "abacab":
-        assert get("1", asked) == asked.encode() * 40
+        assert get("1", asked) == asked.encode() * (41 - length)
     # The one that was asked for least lately makes room.
     assert "".join(made) == "abcb"
     get("2", "a")

@@ -196,6 +196,16 @@ def test_nothing_is_overwritten(world, tmp_path):
         backup(world.half, world.half / "plans" / "state.tar")
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_that_somebody_has_put_beside_a_backup_gets_nothing_of_it(world, tmp_path, link):
+    planted, partial = tmp_path / "planted", tmp_path / "new.tar.partial"
+    planted.write_text("kept")
+    partial.symlink_to(planted) if link else os.link(planted, partial)
+    backup(world.half, tmp_path / "new.tar")
+    assert planted.read_text() == "kept"
+    assert (tmp_path / "new.tar").lstat().st_mode & 0o777 == 0o600
+
+
 def test_results_that_are_ahead_are_made_again_once_that_is_said(world, tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'all.db'}"
     state = Path(shutil.copytree(world.half, tmp_path / "lost"))

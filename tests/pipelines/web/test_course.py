@@ -198,6 +198,7 @@ def test_a_file_of_boards_that_is_wrong_says_where(tmp_path, text, said):
 
 def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_path):
     (tmp_path / "notes.yaml").write_text("- {at: 2025-01-10, text: Release <4.2>}", "utf-8")
+    assert ask(app, "/api/v1/notes", "OPTIONS").headers["allow"] == "GET, HEAD, POST"
     assert post(app, '{"at": "2025-01-12T12:00Z", "text": "Sale"}').status == 201
     shown = ask(app, THEME).text
     assert "10 Jan 2025: Release &lt;4.2&gt;" in shown
@@ -228,6 +229,8 @@ def test_notes_of_the_file_and_the_interface_are_on_the_axis(app, notes, tmp_pat
 def test_a_note_that_is_none_is_refused(app, notes, body, kind, status):
     assert post(app, body, kind).status == status
     assert notes.read() == []
+    described = ask(app, "/api/v1/openapi.json").json()["paths"]["/api/v1/notes"]["post"]
+    assert str(status) in described["responses"]
 
 
 def test_a_note_is_refused_that_would_make_the_file_no_list(app, notes, tmp_path):
@@ -256,6 +259,7 @@ def test_the_public_reads_notes_and_adds_none(tmp_path, notes):
     router = create_router(reader, public=True, notes=notes)
     app = application(Site(reader, Access(public=True), notes=notes), [router])
     assert ask(app, "/api/v1/notes").status == 200
+    assert ask(app, "/api/v1/notes", "POST").headers["allow"] == "GET, HEAD"
     assert post(app, '{"at": "2025-01-12", "text": "x"}').status == 405
 
 

@@ -254,6 +254,14 @@ def test_without_groups_texts_or_panels_there_is_less_to_say():
     assert "dark" in forms.gaps(bare, "apple")[0]
 
 
+def test_a_value_cannot_hide_the_rest_of_the_consent_text():
+    metric = '{type: category, domain: [a, "\\e[8m", "\\n\\u202e"], outside: other'
+    hiding = parse_plan(f"{ALONE}metrics: {{dark: {metric}, {LADDER}}}}}").compile()
+    text = texts.consent_text(hiding)
+    assert "one of a, \\x1b[8m, \\n\\u202e; any" in flat(text)
+    assert all(each.isprintable() for each in text.splitlines())
+
+
 def test_nothing_says_what_only_a_lawyer_can(plan):
     told = " ".join(
         [texts.consent_text(plan), texts.policy_text(plan), forms.google_answers(plan)]

@@ -7,13 +7,7 @@ import re
 import pytest
 
 from sotto.errors import ParameterError
-from sotto.kafka.topics import (
-    KINDS,
-    MAX_DOCUMENT,
-    FoundTopic,
-    SinkTopic,
-    Stay,
-)
+from sotto.kafka.topics import KINDS, MAX_DOCUMENT, FoundTopic, SinkTopic, Stay
 
 DAY = 86_400_000
 STAY = Stay(horizon=20 * DAY, retention=30 * DAY)
