@@ -15,7 +15,17 @@ from device_machine import DeviceMachine
 FOLDER = Path(__file__).with_name("scenarios")
 #: Steps of files, and of several clients on one.
 ON_FILES = {"copy", "restore", "lose", "damage", "cut", "alter", "rows", "aside", "die", "close"}
-ON_FILES |= {"failing", "reading", "gone"}
+ON_FILES |= {
+    "failing",
+    "reading",
+    "writing",
+    "gone",
+    "unchanged",
+    "write",
+    "note",
+    "reconnect",
+    "overwrite",
+}
 
 
 class Scenario(NamedTuple):
