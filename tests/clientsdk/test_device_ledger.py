@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import HOUR, START, WEEK, alter, plan
+from device_plans import HOUR, START, WEEK, plan
 from scripts import run
 
 from clientsdk import Consent
@@ -41,18 +41,6 @@ def test_what_the_ledger_says(path):
     assert START + 25 * HOUR <= chain.due < START + 26 * HOUR
 
 
-def test_the_file_says_the_same_while_it_is_in_use_and_after(path):
-    client = device(path)
-    client.record("colour", "a")
-    assert read_file(path) == client.ledger()
-    ledger = client.ledger()
-    client.close()
-    content = path.read_bytes()
-    assert read_file(path) == ledger
-    assert path.read_bytes() == content
-    assert {file.name for file in path.parent.iterdir()} == {path.name, path.name + "-mark"}
-
-
 def test_what_is_no_device_s_file(path):
     with pytest.raises(StoreError, match="read"):
         read_file(path)
@@ -69,36 +57,3 @@ def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     ledger = read_file(path)
     assert len(ledger.pending) == 1
     assert read_file(path) == ledger
-
-
-def test_a_file_of_before_there_were_measures_has_none(path):
-    device(path).close()
-    for change in ("DROP TABLE measure", "PRAGMA user_version = 7"):
-        alter(path, change)
-    assert read_file(path).measured == ()
-
-
-OTHER = plan(version=7).to_json().hex()
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("DELETE FROM device", "damaged"),
-        ("UPDATE device SET consent = 'perhaps'", "damaged"),
-        ("UPDATE ledger SET tallies = '{'", "damaged"),
-        ("UPDATE chain SET due = 'x', charged = 'x'", "damaged"),
-        ("UPDATE chain SET metric = 9", "fit"),
-        ("UPDATE chain SET metric = 0, charged = 4", "fit"),
-        ("UPDATE chain SET charged = -1", "fit"),
-        ("DELETE FROM plan", "not in"),
-        ("UPDATE plan SET body = x'7b7d'", "plan in the device's store 'device.db' cannot be read"),
-        (f"UPDATE plan SET body = x'{OTHER}'", "not the one"),
-    ],
-)
-def test_a_damaged_file_cannot_be_read(path, damage, message):
-    with device(path) as client:
-        client.record("colour", "a")
-    alter(path, damage)
-    with pytest.raises(StoreError, match=message):
-        read_file(path)
