@@ -113,29 +113,6 @@ def test_slots_of_other_sizes_are_independent():
 # Whatever it is that is refused, nothing is stored, charged or said.
 
 
-def out_of_turn(*metrics, **options):
-    client = device(*metrics, **options)
-    move_to_turn(client, client.plan.metrics[0].name, turn=False)
-    return client
-
-
-@pytest.mark.parametrize("state", [None, "device.db"])
-def test_out_of_turn_nothing_is_stored_or_charged_or_asked_of_the_file(tmp_path, state):
-    client = out_of_turn(paneled(13), state=None if state is None else tmp_path / state)
-    ledger = client.ledger()
-    assert client.record("colour", "a") is Outcome.NOT_IN_PANEL
-    seen = []
-    client._store.database.connection.set_trace_callback(seen.append)
-    client.clock.advance(days=6, hours=23)
-    assert {client.record("colour", "a") for _ in range(5)} == {Outcome.NOT_IN_PANEL}
-    assert seen == []
-    after = client.ledger()
-    assert (after.periods, after.pending, after.reserved) == (ledger.periods, (), 0)
-    assert client.stats().refused == {Outcome.NOT_IN_PANEL: 6}
-    move_to_turn(client, "colour")
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-
-
 # The secret.
 
 
