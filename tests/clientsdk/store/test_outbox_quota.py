@@ -59,13 +59,3 @@ def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
     client.clock.advance(days=8)
     assert client.flush().sent == taken
     assert client.record("word", "dark") is Outcome.ACCEPTED
-
-
-def test_a_full_outbox_is_asked_once_in_a_while(state, monkeypatch):
-    """A refusal that is remembered costs as little as that of a full period."""
-    monkeypatch.setattr("clientsdk.store.store.FORGET_AFTER", 1e9)
-    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
-    while client.record("word", "dark") is Outcome.ACCEPTED:
-        pass
-    monkeypatch.setattr(client, "_recorder", None)
-    assert {client.record("word", "dark") for _ in range(3)} == {Outcome.STORE_FULL}
