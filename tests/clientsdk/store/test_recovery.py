@@ -11,7 +11,7 @@ import pytest
 from device_plans import START, WEEK, metric, plan
 from scripts import start
 
-from clientsdk import Consent, Outcome
+from clientsdk import Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import damaged_files, rollback_guard, schema
 from clientsdk.testing import FakeClock, SeededClient
@@ -80,21 +80,6 @@ def test_a_file_of_which_sqlite_says_what_is_no_text(path):
         assert client.ledger().reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
 
 
-@pytest.mark.parametrize("size", [100, 4096, None])
-@pytest.mark.parametrize("byte", [b"\0", b"\xa5"])
-def test_damage_from_the_first_byte_on_without_a_guard_stops_no_later_start(path, size, byte):
-    live(path)
-    remove(path, "-mark", *(["-sending"] if size or byte == b"\0" else []))
-    content = path.read_bytes()
-    path.write_bytes(byte * (size or len(content)) + content[size or len(content) :])
-    for seed in (2, 3):
-        with device(path, seed=seed, now=START + WEEK, consent=True) as client:
-            assert client.consent is Consent.WITHDRAWN
-            ledger = client.ledger()
-            assert ledger.damaged == 1
-            assert ledger.reserved >= ledger.ceilings.lifetime
-
-
 def test_a_withdrawal_erases_what_was_kept_aside(path):
     live(path)
     overwrite(path, 0)
@@ -118,21 +103,7 @@ def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
     assert aside(path) == []
 
 
-# Older copies.
-
-
-# The mark itself.
-
-
-def test_consent_beside_another_stores_guard_records_nothing(path):
-    """The mark tells that the file was replaced; what is agreed to there may not be found again."""
-    client = device(path)
-    client.ledger()
-    found = rollback_guard.read(os.fspath(path))
-    rollback_guard.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
-    with pytest.raises(StoreError, match="its place"):
-        client.give_consent()
-    assert client.record("colour", "a") is Outcome.STORE_FULL
+# The guard itself.
 
 
 @pytest.mark.parametrize("name", ["replace", "advance"])
