@@ -30,19 +30,8 @@ MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
 
 
 #: Steps that touch no device, or whose doing a client has to see first.
-QUIET = {
-    "plan",
-    "wait",
-    "time",
-    "receiver",
-    "messages",
-    "meanwhile",
-    "forget",
-    "told",
-    "words",
-    "chance",
-    "reconnect",
-}
+QUIET = {"plan", "wait", "time", "receiver", "messages"}
+QUIET |= {"meanwhile", "forget", "told", "words", "chance", "reconnect"}
 QUIET |= {"copy", "restore", "lose", "damage", "cut", "alter"}
 
 

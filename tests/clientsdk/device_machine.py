@@ -32,6 +32,7 @@ from clientsdk.ledger import Ledger, read_file
 from clientsdk.preview import preview_file
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import rollback_guard
+from clientsdk.store.store import Store
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, reported
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from sotto.errors import PlanError, StoreError
@@ -375,27 +376,42 @@ class DeviceMachine:
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
 
-        ``failing "guard"`` lets nothing be forced to disk, and the name of a function of the
-        guard's lets that fail.
+        They do after they have worked, or ``once``. ``failing "guard"`` lets nothing be forced to
+        disk, and the name of a function of the guard or the store lets that fail.
         """
         prefix, rest = re.findall(r'"(.*)" (.*)', " ".join(words))[0]
-        steps = rest.removeprefix("after ").split()
-        with self._failures(self.clients[who], prefix, after=rest.startswith("after ")):
-            return self._step(who, steps)
+        how, steps = re.fullmatch(r"(after|once)? ?(.*)", rest).groups()
+        with self._failures(self.clients[who], prefix, how):
+            return self._step(who, steps.split())
+
+    def _killed(self, who: str, words: list[str]) -> None:
+        """``killed replace start``: end at the first write of the guard, or ``after`` it."""
+        name, *steps = words
+        write = getattr(rollback_guard, name)
+
+        def end(*given: object, **options: object) -> None:
+            if steps[0] == "after":
+                write(*given, **options)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(rollback_guard, name, end), suppress(KeyboardInterrupt):
+            self._step(who, steps[steps[0] == "after" :])
+            self._close(who, [])
 
     @contextmanager
-    def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
+    def _failures(self, client: SeededClient, prefix: str, how: str) -> Iterator[None]:
         if prefix == "guard":
             with mock.patch("os.fsync", side_effect=OSError("full")):
                 yield
             return
-        if hasattr(rollback_guard, prefix):
-            with mock.patch.object(rollback_guard, prefix, side_effect=StoreError("no")):
-                yield
-            return
+        for place in (rollback_guard, Store):
+            if hasattr(place, prefix):
+                with mock.patch.object(place, prefix, side_effect=StoreError("no")):
+                    yield
+                return
         database = client._store.database
         sound = database.connection
-        database.connection = Failing(sound, prefix, "disk I/O error", after)
+        database.connection = Failing(sound, prefix, how)
         database.cursor, database._cursor_of = database.connection.cursor(), database.connection
         try:
             yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import sqlite3
 import subprocess
 from collections import defaultdict
@@ -146,13 +147,13 @@ class Calling(MemoryPublisher):
 
 
 class Failing:
-    """A connection that fails at statements of one kind, before or after they have worked."""
+    """A connection that fails at statements of one kind, at each, ``once``, or ``after`` it."""
 
-    def __init__(self, connection, prefix, message="disk I/O error", after=False):
+    def __init__(self, connection, prefix, how):
         self._connection = connection
         self._prefix = prefix
-        self._message = message
-        self._after = after
+        self._how = how
+        self._left = 1 if how == "once" else math.inf
 
     def __getattr__(self, name):
         return getattr(self._connection, name)
@@ -161,11 +162,12 @@ class Failing:
         return self
 
     def execute(self, statement, *arguments):
-        hit = statement.startswith(self._prefix)
-        if not hit or self._after:
+        hit = statement.startswith(self._prefix) and self._left > 0
+        self._left -= hit
+        if not hit or self._how == "after":
             result = self._connection.execute(statement, *arguments)
         if hit:
-            raise sqlite3.OperationalError(self._message)
+            raise sqlite3.OperationalError("disk I/O error")
         return result
 
     def executemany(self, statement, rows):
@@ -220,9 +222,9 @@ def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, 
     return dict(totals)
 
 
-def raw(path):
+def raw(path, *without):
     """All bytes of the device's files. Read by another process: this one would lose its locks."""
-    files = sorted(path.parent.glob(path.name + "*"))
+    files = sorted(set(path.parent.glob(path.name + "*")) - set(without))
     return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
