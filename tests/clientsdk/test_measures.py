@@ -6,7 +6,6 @@ import itertools
 import os
 import random
 import signal
-import sqlite3
 import struct
 import traceback
 from subprocess import PIPE
@@ -19,7 +18,7 @@ from scripts import start
 from test_interrupts import watched_by
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
-from clientsdk.store.database import READ, DeviceDatabase
+from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import SottoError
 
@@ -96,35 +95,6 @@ def test_outcomes_writes_times_and_sizes_are_the_same_for_all_values(tmp_path, i
     assert found == [found[0]] * len(found)
 
 
-def test_a_value_does_not_outlive_its_plan_where_a_write_failed_beyond_its_period(
-    path, clock, monkeypatch
-):
-    """A clock that leapt is set back; the first write alone found the disk full."""
-    ends = {"expires": "2026-01-29"}
-    clock.now = plan("exports", **ends).expires - HOUR
-    client = device("exports", state=path, clock=clock, used=ends)
-    assert client.count("export", 7) is Outcome.ACCEPTED
-    clock.advance(days=7)
-    commit, refused = DeviceDatabase.commit, []
-
-    def full(self, access):
-        if access is READ or refused:
-            return commit(self, access)
-        refused.append(access)
-        raise sqlite3.OperationalError("database or disk is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DeviceDatabase, "commit", full)
-        client.count("export")
-    assert refused
-    clock.advance(days=-7)
-    assert len(rows(client)) == 1
-    clock.advance(hours=2)
-    client.count("export")
-    client.flush()
-    assert rows(client) == []
-
-
 def test_a_write_changes_a_row_although_the_value_stays(path, clock):
     """SQLite leaves out a write of the same bytes, and the log would not grow."""
     client = device("exports", state=path, clock=clock)
@@ -139,23 +109,6 @@ def test_a_write_changes_a_row_although_the_value_stays(path, clock):
 
 
 PLANTED = 7.123456789012345
-MARKS = (struct.pack("<d", PLANTED), struct.pack("<q", 0x5EC2E7C0DE), struct.pack("<d", -PLANTED))
-
-
-def planted(path, clock):
-    """A device whose file holds marked values."""
-    wide = "type: number, range: [0, 99999999999999], outside: clip"
-    compiled = plan(
-        load=f"{wide}, missing: true, measure: {{last: load}}, {SURE}",
-        events=f"{wide}, measure: {{count: event}}, {SURE}",
-        total=f"{wide}, measure: {{sum: other}}, {SURE}",
-    )
-    client = SeededClient(compiled, seed=1, state=path, clock=clock)
-    client.record("load", 3.5)
-    client.record("load", PLANTED)
-    client.count("event", 0x5EC2E7C0DE)
-    client.record("other", -PLANTED)
-    return client
 
 
 def test_no_frame_says_while_that_is_logged_that_there_was_a_use(monkeypatch):
@@ -202,20 +155,6 @@ def hides(found, state):
     if isinstance(found, tuple | list):
         return any(hides(each, state) for each in found)
     return found is True or found == 7 or (isinstance(found, bytes) and state[-8:] in found)
-
-
-@pytest.mark.parametrize("end", ["drawn", "withdrawn"])
-def test_values_are_in_the_file_until_they_are_drawn_or_withdrawn(path, clock, end):
-    client = planted(path, clock)
-    assert all(mark in raw(path) for mark in MARKS)
-    assert client.next_due() == START + WEEK
-    if end == "withdrawn":
-        assert client.withdraw_consent()
-    clock.advance(days=7)
-    client.flush()
-    assert not any(mark in raw(path) for mark in MARKS)
-    states = [row[5][8:].strip(b"\0") for row in rows(client)]
-    assert states == ([b"", b"", b""] if end == "drawn" else [])
 
 
 def test_no_event_is_in_two_periods(clock):
