@@ -6,17 +6,11 @@ import sys
 
 import numpy as np
 import pytest
-from device_plans import (
-    START,
-    WEEK,
-    metric,
-    plan,
-    run_out,
-)
+from device_plans import START, WEEK, metric, plan
 
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.store import device_secrets
-from clientsdk.testing import FakeClock, SeededClient, reported
+from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
 
@@ -58,16 +52,6 @@ def test_an_identity_shows_neither_its_pseudonym_nor_its_seed():
     found = device_secrets.identity("fleet.example", -3, bytes(range(32)), signed=True)
     assert found.seed.hex() not in repr(found)
     assert found.pseudonym.hex() not in repr(found)
-
-
-def test_the_preview_is_what_is_sent():
-    client = device()
-    for _ in range(3):
-        client.record("colour", "a")
-    shown = client.preview()
-    run_out(client)
-    assert [each.data for each in shown.messages] == sent_by(client)
-    assert reported(client).of("colour").newest.exactly(3)
 
 
 @pytest.fixture
