@@ -6,6 +6,7 @@ import os
 import sqlite3
 import sys
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from device_plans import START, metric, plan, threadless
@@ -126,23 +127,19 @@ print(written())
     assert run(code, path).splitlines() == ["StoreError", "('given', 3)", "('withdrawn', 0)"]
 
 
-def _not_noted(*_):
-    raise StoreError("no")
-
-
 # Nothing that a withdrawal does not need stands in its way.
+
+
+RANDOMNESS = ("os.urandom", "clientsdk.draws.urandom")
 
 
 @pytest.fixture
 def no_randomness(monkeypatch):
     """A function after whose call the operating system gives no random bytes."""
 
-    def fail(size):
-        raise OSError(24, "no random bytes")
-
     def begin():
-        monkeypatch.setattr(os, "urandom", fail)
-        monkeypatch.setattr("clientsdk.draws.urandom", fail)
+        for name in RANDOMNESS:
+            monkeypatch.setattr(name, Mock(side_effect=OSError(24, "no random bytes")))
 
     yield begin
     monkeypatch.undo()
@@ -198,10 +195,6 @@ def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
     assert device(path, consent=False).consent is Consent.WITHDRAWN
 
 
-def fails(*_):
-    raise PermissionError(13, "not permitted")
-
-
 def _full(store, connection, consent):
     raise sqlite3.OperationalError("database or disk is full")
 
@@ -212,20 +205,19 @@ def _lifted_and_full(store, connection, consent):
     _full(store, connection, consent)
 
 
+_FAILS = Mock(side_effect=PermissionError(13, "not permitted"))
+_NOT_NOTED = Mock(side_effect=StoreError("no"))
 GUARD, DISK = "clientsdk.store.rollback_guard", "clientsdk.store.store.Store.set_consent"
 #: Faults meanwhile, and whether the withdrawal is written all the same; else it is noted.
 OBSTACLES = {
-    "clock": ({"clientsdk.testing.FakeClock.__call__": fails}, True),
-    "folder": ({"os.listdir": fails}, True),
-    "locks": ({"fcntl.flock": fails, DISK: _full}, False),
-    "randomness": (
-        {"os.urandom": fails, "clientsdk.draws.urandom": fails, DISK: _full},
-        False,
-    ),
+    "clock": ({"clientsdk.testing.FakeClock.__call__": _FAILS}, True),
+    "folder": ({"os.listdir": _FAILS}, True),
+    "locks": ({"fcntl.flock": _FAILS, DISK: _full}, False),
+    "randomness": ({**dict.fromkeys(RANDOMNESS, _FAILS), DISK: _full}, False),
     "another process": ({DISK: _lifted_and_full}, False),
     # As where the process may open no more files.
     "guard": (
-        {f"{GUARD}.{name}": _not_noted for name in ("withdrawal", "note_withdrawal", "advance")},
+        {f"{GUARD}.{name}": _NOT_NOTED for name in ("withdrawal", "note_withdrawal", "advance")},
         True,
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from device_plans import CONSTANT, START, items, metric, plan
@@ -131,11 +132,8 @@ def test_switched_off_and_without_a_file_that_opens_all_is_withdrawn(path, monke
         client.record("shape", "a")
     off = device(path, settings=Settings(disabled=True))
 
-    def refused(*arguments, **options):
-        raise StoreError("no")
-
     with monkeypatch.context() as patch:
-        patch.setattr("clientsdk.store.recovery.open_store", refused)
+        patch.setattr("clientsdk.store.recovery.open_store", Mock(side_effect=StoreError("no")))
         assert not off.withdraw_consent(groups=["use"])
     assert device(path).consent is WITHDRAWN
 
