@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from device_plans import START, WEEK, metric, plan
 
@@ -58,11 +60,8 @@ def test_a_clock_set_within_a_recording_joins_no_two_periods(path, monkeypatch):
 def test_the_sender_outlives_a_clock_that_raises(path, monkeypatch, caplog):
     client = device(metric("many", "every", 3), state=path, background=True)
 
-    def broken():
-        raise RuntimeError("Qzx7")
-
     worker = client._worker
-    monkeypatch.setattr(client._outgoing, "_now", broken)
+    monkeypatch.setattr(client._outgoing, "_now", Mock(side_effect=RuntimeError("Qzx7")))
     assert worker._step().seconds > 0
     assert not worker._due()
     assert caplog.messages == ["reports are kept, to be sent later: a flush raised RuntimeError"]

@@ -8,6 +8,7 @@ import stat
 import threading
 import time
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from device_plans import START, VAST, WEEK, Calling, metric, plan, raw
@@ -95,9 +96,7 @@ def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
 
 
 def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):
-    def refuse():
-        raise PublishError("no broker")
-
+    refuse = Mock(side_effect=PublishError("no broker"))
     client = device(path, metric("colour"), publisher=Calling(before=refuse))
     client.record("colour", "a")
     with client._store.transaction(TransactionAccess.READ) as connection:
