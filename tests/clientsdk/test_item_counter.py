@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 
 import pytest
-from device_plans import HOUR, START, VAST, WEEK, items, plan, reports
+from device_plans import HOUR, START, VAST, WEEK, items, plan, raw, reports
 from scripts import FORK, run
 from waiting import at_once
 
@@ -33,11 +32,6 @@ def drawn(monkeypatch):
 
     monkeypatch.setattr(mechanism, "draw", spy)
     return seen
-
-
-def raw(path, *without):
-    files = sorted(set(path.parent.glob(path.name + "*")) - set(without))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
 def cost(client, name="app"):
