@@ -168,11 +168,7 @@ def oblivious(folder: Path) -> Iterator[Way]:
 def kafka(folder: Path) -> Iterator[Way]:
     with played_cluster() as broker:
         publisher = KafkaPublisher(broker, TOPIC, timeout=300)
-        yield (
-            publisher,
-            lambda expected: [body for _, body in taken(broker, len(expected))],
-            None,
-        )
+        yield (publisher, lambda expected: [body for _, body in taken(broker, len(expected))], None)
         publisher.close()
 
 

@@ -144,11 +144,7 @@ KINDS = {
     "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "about |missing"),
     "wave": (NUMBER.replace("NAME", "square_wave"), 3, "about |missing"),
     "piecewise": (NUMBER.replace("NAME", "piecewise"), 3, "about |missing"),
-    "bits": (
-        NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6, count: 2}"),
-        3,
-        "bit |missing",
-    ),
+    "bits": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6, count: 2}"), 3, "bit |missing"),
     "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
     "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "about |missing"),
     "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
