@@ -376,13 +376,13 @@ class DeviceMachine:
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
 
-        They do after they have worked, or ``once``. ``failing "guard"`` lets nothing be forced to
-        disk, and the name of a function of the guard or the store lets that fail.
+        ``failing "guard"`` lets nothing be forced to disk, and the name of a function of the
+        guard or the store lets that fail.
         """
         prefix, rest = re.findall(r'"(.*)" (.*)', " ".join(words))[0]
-        how, steps = re.fullmatch(r"(after|once)? ?(.*)", rest).groups()
-        with self._failures(self.clients[who], prefix, how):
-            return self._step(who, steps.split())
+        steps = rest.removeprefix("after ").split()
+        with self._failures(self.clients[who], prefix, after=rest.startswith("after ")):
+            return self._step(who, steps)
 
     def _killed(self, who: str, words: list[str]) -> None:
         """``killed replace start``: end at the first write of the guard, or ``after`` it."""
@@ -399,7 +399,7 @@ class DeviceMachine:
             self._close(who, [])
 
     @contextmanager
-    def _failures(self, client: SeededClient, prefix: str, how: str) -> Iterator[None]:
+    def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
         if prefix == "guard":
             with mock.patch("os.fsync", side_effect=OSError("full")):
                 yield
@@ -411,7 +411,7 @@ class DeviceMachine:
                 return
         database = client._store.database
         sound = database.connection
-        database.connection = Failing(sound, prefix, how)
+        database.connection = Failing(sound, prefix, after)
         database.cursor, database._cursor_of = database.connection.cursor(), database.connection
         try:
             yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 import sqlite3
 import subprocess
 from collections import defaultdict
@@ -147,13 +146,12 @@ class Calling(MemoryPublisher):
 
 
 class Failing:
-    """A connection that fails at statements of one kind, at each, ``once``, or ``after`` it."""
+    """A connection that fails at statements of one kind, before or after they have worked."""
 
-    def __init__(self, connection, prefix, how):
+    def __init__(self, connection, prefix, after):
         self._connection = connection
         self._prefix = prefix
-        self._how = how
-        self._left = 1 if how == "once" else math.inf
+        self._after = after
 
     def __getattr__(self, name):
         return getattr(self._connection, name)
@@ -162,9 +160,8 @@ class Failing:
         return self
 
     def execute(self, statement, *arguments):
-        hit = statement.startswith(self._prefix) and self._left > 0
-        self._left -= hit
-        if not hit or self._how == "after":
+        hit = statement.startswith(self._prefix)
+        if not hit or self._after:
             result = self._connection.execute(statement, *arguments)
         if hit:
             raise sqlite3.OperationalError("disk I/O error")

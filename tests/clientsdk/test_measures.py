@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import signal
+import sqlite3
 import struct
 import traceback
 from subprocess import PIPE
@@ -18,7 +19,7 @@ from scripts import start
 from test_interrupts import watched_by
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
-from clientsdk.store.database import READ
+from clientsdk.store.database import READ, DeviceDatabase
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import SottoError
 
@@ -93,6 +94,35 @@ def test_outcomes_writes_times_and_sizes_are_the_same_for_all_values(tmp_path, i
         for number, values in enumerate(HISTORIES)
     ]
     assert found == [found[0]] * len(found)
+
+
+def test_a_value_does_not_outlive_its_plan_where_a_write_failed_beyond_its_period(
+    path, clock, monkeypatch
+):
+    """A clock that leapt is set back; the first write alone found the disk full."""
+    ends = {"expires": "2026-01-29"}
+    clock.now = plan("exports", **ends).expires - HOUR
+    client = device("exports", state=path, clock=clock, used=ends)
+    assert client.count("export", 7) is Outcome.ACCEPTED
+    clock.advance(days=7)
+    commit, refused = DeviceDatabase.commit, []
+
+    def full(self, access):
+        if access is READ or refused:
+            return commit(self, access)
+        refused.append(access)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeviceDatabase, "commit", full)
+        client.count("export")
+    assert refused
+    clock.advance(days=-7)
+    assert len(rows(client)) == 1
+    clock.advance(hours=2)
+    client.count("export")
+    client.flush()
+    assert rows(client) == []
 
 
 def test_a_write_changes_a_row_although_the_value_stays(path, clock):
