@@ -153,7 +153,6 @@ def posted_to_a_web_server() -> None:
         message = encode_message(bytes(32), 3, [(0, [Row(0, b"p" * 16, b"c" * 16, 0, b"\1")])])
         with closing(HttpPublisher(server.url)) as publisher:
             publisher.publish(3, message)
-        server.shutdown()
 
 
 def a_folder_that_is_gone() -> None:
