@@ -225,13 +225,6 @@ def raw(path, *without):
     return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
-def run_out(client):
-    """Send everything, each report when it is due."""
-    while (due := client.next_due()) is not None:
-        client.clock.now = max(client.clock.now, due)
-        assert client.flush().error is None
-
-
 def alter(path, statement, *values):
     """Change a device's file, as other programs and damages do."""
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -11,12 +11,11 @@ import pytest
 from device_plans import CONSTANT, START, items, metric, plan
 from scripts import KILLS, run
 
-from clientsdk import Consent, Outcome, Settings
+from clientsdk import Consent, Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, StoreError
 
-NO_CONSENT = Outcome.NO_CONSENT
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 GROUPS = {"look": "How it looks", "use": "What is used"}
 #: No two clients on one file draw the same.

@@ -12,15 +12,9 @@ from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError
 
 
-def device(*metrics, **options):
-    changes = options.pop("plan", {})
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(plan(*metrics, **changes), seed=options.pop("seed", 1), **options)
-
-
 def test_events_are_truncated_and_due_after_a_step_with_jitter():
-    client = device(metric("colour", "every", 200), plan={"ceilings": VAST})
-    client.clock.now = START + 5 * HOUR + 123
+    clock = FakeClock(START + 5 * HOUR + 123)
+    client = SeededClient(plan(metric("colour", "every", 200), ceilings=VAST), seed=1, clock=clock)
     for _ in range(200):
         client.record("colour", "a")
     chains = client.ledger().pending
@@ -42,7 +36,7 @@ def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
 
 
 def test_a_closed_client_refuses_and_says_so(caplog):
-    client = device()
+    client = SeededClient(plan(), seed=1, clock=FakeClock(START))
     client.close()
     client.close()
     for _ in range(2):

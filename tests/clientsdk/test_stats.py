@@ -8,11 +8,8 @@ import pytest
 from device_plans import START, metric, plan
 from prometheus_client import CollectorRegistry, generate_latest
 
-from clientsdk import Outcome
 from clientsdk.prometheus import ClientCollector
 from clientsdk.testing import FakeClock, SeededClient
-
-ACCEPTED = Outcome.ACCEPTED
 
 
 @pytest.fixture

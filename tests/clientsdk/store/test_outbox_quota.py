@@ -7,10 +7,9 @@ import logging
 import pytest
 from device_plans import START, VAST, plan, string
 
-from clientsdk import MemoryPublisher, Outcome, Quota
+from clientsdk import Outcome, Quota
 from clientsdk.settings import SMALLEST_QUOTA
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PublishError
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -18,31 +17,14 @@ def state(request, tmp_path):
     return tmp_path / "device.db" if request.param == "file" else None
 
 
-class Down(MemoryPublisher):
-    def __init__(self):
-        super().__init__()
-        self.down = True
-
-    def publish(self, shard, message):
-        if self.down:
-            raise PublishError("no broker")
-        super().publish(shard, message)
-
-
-def device(state, *metrics, quota=None, **options):
-    options.setdefault("publisher", Down())
-    return SeededClient(
-        plan(*(metrics or (string("word", kind="every", limit=100_000),)), ceilings=VAST),
-        seed=options.pop("seed", 1),
-        state=state,
-        clock=options.pop("clock", FakeClock(START)),
-        quota=quota,
-        **options,
-    )
-
-
 def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
-    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
+    client = SeededClient(
+        plan(string("word", kind="every", limit=100_000), ceilings=VAST),
+        seed=1,
+        state=state,
+        clock=FakeClock(START),
+        quota=Quota(bytes=SMALLEST_QUOTA),
+    )
     outcomes = [client.record("word", "dark") for _ in range(3000)]
     taken = outcomes.count(Outcome.ACCEPTED)
     assert 300 < taken < 3000
@@ -55,7 +37,6 @@ def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
     if state is not None:
         assert state.stat().st_size <= SMALLEST_QUOTA + 8192
     # Reports that are sent make room again.
-    client.publisher.down = False
     client.clock.advance(days=8)
     assert client.flush().sent == taken
     assert client.record("word", "dark") is Outcome.ACCEPTED

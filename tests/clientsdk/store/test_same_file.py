@@ -14,15 +14,6 @@ from clientsdk.store.store import FORGET_AFTER
 from clientsdk.testing import FakeClock, SeededClient
 
 
-def device(path, *metrics, seed=1, **changes):
-    compiled = plan(*metrics, ceilings=VAST, **changes)
-    return SeededClient(compiled, seed=seed, state=path, clock=FakeClock(START))
-
-
-def rename(path):
-    path.rename(path.with_name("elsewhere"))
-
-
 @pytest.mark.real_randomness
 def test_a_relative_path_means_the_file_it_meant_at_first(tmp_path):
     """A daemon changes its directory and forks."""
@@ -45,9 +36,10 @@ here.close()
 
 
 def test_a_file_that_comes_back_is_gone_on_with(path):
-    client = device(path, metric("colour", "every", 9))
+    compiled = plan(metric("colour", "every", 9), ceilings=VAST)
+    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
     client.record("colour", "a")
-    rename(path)
+    path.rename(path.with_name("elsewhere"))
     time.sleep(FORGET_AFTER)
     assert client.record("colour", "a") is Outcome.STORE_FULL
     path.with_name("elsewhere").rename(path)
