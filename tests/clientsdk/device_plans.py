@@ -108,6 +108,11 @@ def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     return compiled(text.encode())
 
 
+def seeded(compiled: CompiledPlan | None = None, **options: Any) -> SeededClient:
+    """A device at the start of a period, of one seed, in memory unless changed."""
+    return SeededClient(compiled or plan(), **{"seed": 1, "clock": FakeClock(START), **options})
+
+
 def threadless(given: Any, **options: Any) -> Client:
     """A client that draws from the operating system, in memory unless changed."""
     options = {

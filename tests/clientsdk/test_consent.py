@@ -9,7 +9,7 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
-from device_plans import START, metric, plan, threadless
+from device_plans import START, metric, plan, seeded, threadless
 from scripts import KILLS, run
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
@@ -54,11 +54,9 @@ def loaded(state=path):
 
 def device(path, *, consent=True, **options):
     """A device with a value recorded if it may be."""
-    client = SeededClient(
+    client = seeded(
         plan(metric("colour", "every", 9, ladder=[(500_000, 0)])),
-        seed=1,
         state=path,
-        clock=FakeClock(START),
         consent=consent,
         **options,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from device_plans import START, items, metric, number, plan
+from device_plans import START, items, metric, number, plan, seeded
 from scripts import run
 
 from clientsdk import MemoryPublisher, Outcome, Settings
@@ -93,9 +93,7 @@ client.close()
 @pytest.mark.parametrize("level", [None, "warning"])
 def test_nothing_is_said_unless_it_is_asked_for(level, caplog):
     publisher = MemoryPublisher()
-    with SeededClient(
-        PLAN, seed=1, clock=FakeClock(START), publisher=publisher, settings=Settings(log=level)
-    ) as client:
+    with seeded(PLAN, publisher=publisher, settings=Settings(log=level)) as client:
         client.record("colour", "a")
     assert caplog.records == []
     logging.getLogger("clientsdk").setLevel(logging.NOTSET)

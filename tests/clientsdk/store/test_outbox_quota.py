@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
-from device_plans import START, VAST, plan, string
+from device_plans import VAST, plan, seeded, string
 
 from clientsdk import Outcome, Quota
 from clientsdk.settings import SMALLEST_QUOTA
-from clientsdk.testing import FakeClock, SeededClient
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -18,11 +17,9 @@ def state(request, tmp_path):
 
 
 def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
-    client = SeededClient(
+    client = seeded(
         plan(string("word", kind="every", limit=100_000), ceilings=VAST),
-        seed=1,
         state=state,
-        clock=FakeClock(START),
         quota=Quota(bytes=SMALLEST_QUOTA),
     )
     outcomes = [client.record("word", "dark") for _ in range(3000)]
