@@ -126,13 +126,7 @@ def threadless(given: Any, **options: Any) -> Client:
 
 def reporter(publisher, *metrics, **changes):
     """A device that has recorded a colour and reports to a publisher."""
-    client = SeededClient(
-        plan(*metrics, **changes),
-        seed=1,
-        clock=FakeClock(START),
-        publisher=publisher,
-        leaks_values=True,
-    )
+    client = seeded(plan(*metrics, **changes), publisher=publisher, leaks_values=True)
     client.record("colour", "a")
     return client
 

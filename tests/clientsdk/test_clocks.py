@@ -5,10 +5,10 @@ from __future__ import annotations
 from unittest.mock import Mock
 
 import pytest
-from device_plans import START, WEEK, metric, plan
+from device_plans import START, WEEK, metric, plan, seeded
 
 from clientsdk import Outcome
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock
 from sotto.clocks import EARLIEST, LATEST
 
 YEAR = 52 * WEEK
@@ -17,10 +17,8 @@ AHEAD = START + 9 * YEAR
 CEILINGS = {"period": 14_000_000, "lifetime": 400_000_000}
 
 
-def device(*metrics, state=None, **options):
-    compiled = plan(*metrics, ceilings=CEILINGS)
-    options = {"seed": 1, "clock": FakeClock(START), **options}
-    return SeededClient(compiled, state=state, **options)
+def device(*metrics, **options):
+    return seeded(plan(*metrics, ceilings=CEILINGS), **options)
 
 
 def numbers(client):

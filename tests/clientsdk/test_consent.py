@@ -12,7 +12,7 @@ import pytest
 from device_plans import START, metric, plan, seeded, threadless
 from scripts import KILLS, run
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
+from clientsdk import NO_LIFETIME_BOUND, Consent, Outcome
 from clientsdk.settings import Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
@@ -180,13 +180,7 @@ def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
     clock = FakeClock(START)
     real_device(path, clock).close()
     clock.advance(days=7)
-    off = Client(
-        plan(),
-        state=path,
-        publisher=MemoryPublisher(),
-        clock=clock,
-        settings=Settings(disabled=True),
-    )
+    off = threadless(plan(), state=path, clock=clock, settings=Settings(disabled=True))
     no_randomness()
     off.withdraw_consent()
     monkeypatch.undo()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import plan
+from device_plans import plan, threadless
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher
+from clientsdk import Client, MemoryPublisher
 from sotto.errors import ParameterError, PlanError
 
 
@@ -30,10 +30,4 @@ def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):
 @pytest.mark.parametrize("expect", ["", "abc", "g" * 64, "0" * 63, b"0" * 32, 7])
 def test_what_is_no_fingerprint_cannot_be_pinned(expect):
     with pytest.raises(ParameterError):
-        Client(
-            plan(),
-            expect=expect,
-            state=NO_LIFETIME_BOUND,
-            publisher=MemoryPublisher(),
-            background=False,
-        )
+        threadless(plan(), expect=expect)

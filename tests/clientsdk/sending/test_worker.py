@@ -8,7 +8,7 @@ import time
 from unittest.mock import Mock
 
 import pytest
-from device_plans import DAY, START, counted, metric, plan, reports
+from device_plans import DAY, counted, metric, plan, reports, seeded
 from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
@@ -27,7 +27,6 @@ from waiting import at_once
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.sending import backoff, worker
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
 
 #: A plan of one level: on a busy machine the newer of two would go instead.
@@ -121,18 +120,12 @@ def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
 
 def due_twice(publisher, **options):
     """A client with a report due of each of two pseudonyms."""
-    clock = FakeClock(START)
-    client = SeededClient(
-        plan(metric("one"), metric("two"), ceilings=VAST),
-        seed=1,
-        clock=clock,
-        publisher=publisher,
-        **options,
-    )
+    compiled = plan(metric("one"), metric("two"), ceilings=VAST)
+    client = seeded(compiled, publisher=publisher, **options)
     client.record("one", "a")
-    clock.advance(days=7)
+    client.clock.advance(days=7)
     client.record("two", "a")
-    clock.advance(hours=3)
+    client.clock.advance(hours=3)
     return client
 
 

@@ -11,18 +11,16 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
-from device_plans import START, VAST, WEEK, Calling, metric, plan, raw
+from device_plans import START, VAST, WEEK, Calling, metric, plan, raw, seeded
 
 from clientsdk import Client, Consent, MemoryPublisher, Outcome
 from clientsdk.store import outbox
 from clientsdk.store.database import TransactionAccess
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError, StoreError
 
 
-def device(path, *metrics, seed=1, **options):
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(plan(*metrics, ceilings=VAST), seed=seed, state=path, **options)
+def device(path, *metrics, **options):
+    return seeded(plan(*metrics, ceilings=VAST), state=path, **options)
 
 
 def ids(client):

@@ -9,28 +9,26 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
-from device_plans import START, WEEK, metric, plan
+from device_plans import START, WEEK, metric, plan, seeded
 from scripts import start
 
 from clientsdk import Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import damaged_files, rollback_guard, schema
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock
 from sotto.errors import StoreError
 
 CEILING = 12_000_000
 COST = 2_000_000
 
 
-def device(path, *metrics, seed=1, now=START, consent=False, ceilings=None, **options):
-    return SeededClient(
-        plan(*metrics or (metric("colour", "every", 3),), **options),
-        seed=seed,
-        state=path,
-        clock=FakeClock(now),
-        consent=consent,
-        ceilings=ceilings,
-    )
+PLAN = plan(metric("colour", "every", 3))
+
+
+def device(path, now=START, **options):
+    """A device at which consent is given only by a test."""
+    options = {"consent": False, **options}
+    return seeded(PLAN, state=path, clock=FakeClock(now), **options)
 
 
 def live(path, weeks=2, seed=1):
@@ -96,7 +94,7 @@ def test_what_an_older_version_kept_aside_goes_once_nobody_needs_it(path):
     device(path, seed=2).close()
     kept = path.with_name("device.db-damaged-1")
     os.utime(kept, (START / 1000 - 1, START / 1000 - 1))
-    device(path, seed=3, now=START + plan(metric("colour", "every", 3)).horizon).close()
+    device(path, seed=3, now=START + PLAN.horizon).close()
     assert not kept.exists()
 
 

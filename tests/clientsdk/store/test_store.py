@@ -7,16 +7,14 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, metric, plan, tables
+from device_plans import VAST, metric, plan, seeded, tables
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import Ceilings
 
 
-def device(path, compiled=None, seed=1, **options):
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(compiled or plan(), seed=seed, state=path, **options)
+def device(path, compiled=None, **options):
+    return seeded(compiled, state=path, **options)
 
 
 def test_the_ledger_refuses_to_spend_what_was_not_reserved(path):
