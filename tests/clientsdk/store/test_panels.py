@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import statistical
-from device_plans import START, VAST, metric, plan
+from device_plans import VAST, metric, plan, seeded
 
 from clientsdk import Outcome
 from clientsdk.store import device_secrets
 from clientsdk.store.device_secrets import Panel, slot
-from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
+from clientsdk.testing import SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
 
@@ -91,8 +91,7 @@ def test_slots_of_other_sizes_are_independent():
 def test_two_devices_have_two_secrets_and_one_keeps_to_its_place(path, tmp_path, caplog):
     found = {SeededClient(plan(), seed=seed)._store.panel.secret for seed in range(50)}
     assert len(found) == 50
-    compiled = plan(metric("colour", panel=2), ceilings=VAST)
-    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
+    client = seeded(plan(metric("colour", panel=2), ceilings=VAST), state=path)
     secret = client._store.panel.secret
     told = [repr(client._store.panel), repr(client), str(client.ledger()), str(client.stats())]
     for _ in range(8):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from device_plans import DAY, HOUR, START, VAST, metric, plan, reports
+from device_plans import DAY, HOUR, START, VAST, metric, plan, reports, seeded
 from scripts import run
 
 from clientsdk import MemoryPublisher, Outcome
@@ -36,8 +36,7 @@ here.close()
 
 
 def test_a_file_that_comes_back_is_gone_on_with(path):
-    compiled = plan(metric("colour", "every", 9), ceilings=VAST)
-    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
+    client = seeded(plan(metric("colour", "every", 9), ceilings=VAST), state=path)
     client.record("colour", "a")
     path.rename(path.with_name("elsewhere"))
     time.sleep(FORGET_AFTER)
