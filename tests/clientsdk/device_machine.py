@@ -612,7 +612,10 @@ class DeviceMachine:
             shown = self.clients[who].preview()
             assert self.path is None or preview_file(self.path, self.clock.now) == shown
         else:
-            shown = preview_file(self.path, self.clock.now)
+            try:
+                shown = preview_file(self.path, self.clock.now)
+            except StoreError:
+                return "StoreError"
         assert [*shown.reports] == sorted(shown.reports, key=lambda each: each.due)
         assert all(1 <= each.level <= each.levels for each in shown.reports)
         return names_of({each.metric for each in shown.reports})

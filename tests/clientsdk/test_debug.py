@@ -64,15 +64,6 @@ def test_a_lifetime_that_was_raised_is_not_said_to_be_used_up(path, caplog):
     assert caplog.records == []
 
 
-def test_a_remembered_refusal_says_nothing_more(caplog):
-    client = SeededClient(PLAN, seed=1, clock=FakeClock(START))
-    client.record("colour", "a")
-    client.record("colour", "a")
-    with caplog.at_level(logging.DEBUG, logger="clientsdk"):
-        assert client.record("colour", "a") is Outcome.PERIOD_FULL
-    assert caplog.records == []
-
-
 @pytest.mark.real_randomness
 def test_lines_are_printed_where_an_app_configures_no_logging(path):
     code = """

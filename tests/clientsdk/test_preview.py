@@ -9,7 +9,7 @@ from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number
 from plan_texts import plan_head
 
 from clientsdk import PendingChain, Settings
-from clientsdk.preview import meaning, preview_file
+from clientsdk.preview import meaning
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.testing import SeededSource
 from sotto.errors import StoreError
@@ -99,15 +99,6 @@ def test_the_ledger_in_words_level_by_level(tmp_path):
     ]
     client.withdraw_consent()
     assert str(client.ledger()).startswith("You have withdrawn your consent")
-
-
-def test_what_is_no_device_s_file_is_an_error(tmp_path):
-    with pytest.raises(StoreError, match="device's file"):
-        preview_file(tmp_path / "none.db", START)
-    (tmp_path / "text.db").write_text("text")
-    with pytest.raises(StoreError, match="device's file"):
-        preview_file(tmp_path / "text.db", START)
-    assert not (tmp_path / "none.db").exists()
 
 
 def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, monkeypatch):
