@@ -199,7 +199,7 @@ def read(
             " FROM device"
         ).fetchone()
         carried, damaged, restored = connection.execute(_CARRIED_OVER).fetchone()
-        return Ledger(
+        ledger = Ledger(
             collector,
             Consent(consent),
             Ceilings(*ceilings),
@@ -213,7 +213,10 @@ def read(
             _groups(connection),
             under_way(connection, plan or stored_plan),
         )
-    except (TypeError, ValueError):
+        # Amounts and counts of a damaged row are no numbers.
+        sum(each.reserved + each.spent + sum(each.recordings.values()) for each in ledger.periods)
+        return ledger
+    except (AttributeError, TypeError, ValueError):
         raise schema.damaged(connection) from None
 
 

@@ -30,18 +30,8 @@ MARK, FIGURE = "Qzx7-marked-value", 7.123456789012345
 
 
 #: Steps that touch no device, or whose doing a client has to see first.
-QUIET = {
-    "plan",
-    "wait",
-    "time",
-    "receiver",
-    "messages",
-    "meanwhile",
-    "forget",
-    "told",
-    "words",
-    "chance",
-}
+QUIET = {"plan", "wait", "time", "receiver", "messages"}
+QUIET |= {"meanwhile", "forget", "told", "words", "chance", "reconnect"}
 QUIET |= {"copy", "restore", "lose", "damage", "cut", "alter"}
 
 
@@ -254,7 +244,7 @@ class Invariants:
             name for each in ledger.periods for name in (each.pseudonym, each.signed_pseudonym)
         }
         here = waiting | {bytes.fromhex(name) for name in names if name is not None}
-        here |= {bytes(value) for (value,) in secrets}
+        here |= {value for (value,) in secrets if isinstance(value, bytes)}
         for gone in self.there - here:
             assert gone not in content, "a chain, pseudonym or secret that is gone is in the file"
         self.there = here

@@ -27,7 +27,12 @@ from device_words import LEDGER, names_of, of_flush, runs
 from scenario_plans import ceilings, duration, parts, plan_of
 
 from clientsdk import Outcome, Quota, Settings
+from clientsdk.consent import ConsentKeeper
+from clientsdk.ledger import Ledger, read_file
+from clientsdk.preview import preview_file
 from clientsdk.sending.tasks import FlushTask
+from clientsdk.store import rollback_guard
+from clientsdk.store.store import Store
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, reported
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from sotto.errors import PlanError, StoreError
@@ -36,7 +41,14 @@ from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
 
 _FILES = {"state": ("", "-wal", "-shm"), "guard": ("-mark",), "log": ("-wal",), "name": ("",)}
+_FILES["sending"] = ("-sending",)
 _FILES["everything"] = (*_FILES["state"], "-mark")
+
+#: Functions before which a step can be made.
+_AMID = {
+    "agreeing": (ConsentKeeper, "_write_agreement"),
+    "lifting": (rollback_guard, "lift_withdrawal"),
+}
 
 
 class DeviceMachine:
@@ -90,15 +102,19 @@ class DeviceMachine:
         if not colon or who.startswith(("plan", "words", "told")):
             who, rest = "a", step
         verb, *words = rest.split()
-        came = str(getattr(self, f"_{verb}")(who, words))
+        came = self._step(who, [verb, *words])
         self._settle_debts()
         wanted = " ".join(expected.split()) if arrow else _USUAL.get(verb, came)
-        if verb == "ledger" and arrow:
+        if arrow and [verb, *words] in (["ledger"], ["unchanged", "ledger"]):
             keys = [each.split()[0] for each in wanted.split(", ")]
             came = ", ".join(f"{key} {self._of_ledger(who, key)}" for key in keys)
         assert wanted in (came, "anything"), f"came: {came}\nwanted: {wanted}"
         self.invariants.check(verb, came)
         return came
+
+    def _step(self, who: str, words: list[str]) -> str:
+        verb, *rest = words
+        return str(getattr(self, f"_{verb}")(who, rest))
 
     def _settle_debts(self) -> None:
         stores = [each._store for each in self.clients.values() if each._is_open]
@@ -112,12 +128,15 @@ class DeviceMachine:
         self._named[name if colon else ""] = plan_of(text if colon else name)
 
     def _start(self, who: str, words: list[str]) -> str:
-        said = parts(words, ("plan", "without", "ceilings", "age", "quota", "off"))
+        said = parts(words, ("plan", "without", "ceilings", "limits", "age", "quota", "off"))
         given = self._named[said.get("plan", [""])[0]]
         self._seed += 1
         options: dict[str, object] = {}
         if "ceilings" in said:
             options["ceilings"] = ceilings(*said["ceilings"])
+        if "limits" in said:
+            period, lifetime = map(float, said["limits"])
+            options["settings"] = Settings(ceiling_period=period, ceiling_lifetime=lifetime)
         if "age" in said:
             options["quota"] = Quota(age=duration(said["age"][0]) / 1000)
         if "quota" in said:
@@ -188,8 +207,10 @@ class DeviceMachine:
         client = self.clients[who]
         try:
             result = client.flush()
-        except (StoreError, KeyboardInterrupt) as error:
-            return type(error).__name__
+        except StoreError:
+            return "StoreError"
+        except KeyboardInterrupt:
+            return "KeyboardInterrupt"
         self.tallies[client].sent += result.sent
         self.tallies[client].lapsed += result.lapsed
         return of_flush(result)
@@ -258,6 +279,8 @@ class DeviceMachine:
     def _yes(self, call: Callable[[], bool]) -> str:
         try:
             return "yes" if call() else "no"
+        except PlanError:
+            return "PlanError"
         except StoreError:
             return "StoreError"
 
@@ -284,15 +307,26 @@ class DeviceMachine:
         move_to_turn(self.clients[who], words[1], turn=False)
 
     def _run(self, who: str, words: list[str]) -> None:
-        """``run out``: send everything, each report when it is due."""
+        """``run out``: send everything, each report when it is due, byte for byte as was shown.
+
+        A preview does not show what is still being counted.
+        """
+        counting = bool(self.clients[who]._recorder.counter)
+        before, shown = len(self.receiver.messages), self.clients[who].preview().messages
         while (due := self.clients[who].next_due()) is not None:
             self.clock.now = max(self.clock.now, due)
             assert "Error" not in self._flush(who, [])
+        sent = self.receiver.messages[before:]
+        assert counting or {(each.shard, each.data) for each in shown} == {*sent}
 
     def _forget(self, who: str, words: list[str]) -> None:
         """Let the moment pass for which refusals are remembered, and the file is not looked for."""
         self.clients[who]._store.refusals.clear()
         self.clients[who]._store.database.look_again = 0.0
+
+    def _remember(self, who: str, words: list[str]) -> None:
+        """Let refusals be remembered until they are forgotten, and the file not be looked for."""
+        self._patches.enter_context(mock.patch("clientsdk.store.store.FORGET_AFTER", 1e9))
 
     def _receiver(self, who: str, words: list[str]) -> None:
         """``receiver refuses``; ``receiver breaks 1``: after it has taken one message."""
@@ -309,26 +343,60 @@ class DeviceMachine:
         name = "clientsdk.sending.sender.MAX_MESSAGE"
         self._patches.enter_context(mock.patch(name, int(words[0])))
 
+    def _batch(self, who: str, words: list[str]) -> None:
+        """``batch 2``: let so many chains be sent in one transaction."""
+        name = "clientsdk.sending.sender.BATCH"
+        self._patches.enter_context(mock.patch(name, int(words[0])))
+
     def _meanwhile(self, who: str, words: list[str]) -> None:
-        """Make a step, or two, while the receiver has its next message in hand."""
+        """Make a step, or two, while the receiver has its next message in hand.
+
+        ``b: meanwhile agreeing withdraw`` makes it before consent is written next, by whom it may
+        be, and ``lifting`` before the note of a withdrawal is erased.
+        """
         (when, *steps) = words
 
         def go_on() -> None:
             for step in " ".join(steps).split(" then "):
-                verb, *rest = step.split()
-                getattr(self, f"_{verb}")(who, rest)
+                self._step(who, step.split())
 
-        self.receiver.meanwhile[when] = go_on
+        if when not in _AMID:
+            self.receiver.meanwhile[when] = go_on
+            return
+        place, name = _AMID[when]
+        function = getattr(place, name)
+
+        def late(*given: object) -> object:
+            patch.stop()
+            go_on()
+            return function(*given)
+
+        (patch := mock.patch.object(place, name, late)).start()
 
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
 
-        ``failing "guard"`` lets nothing be forced to disk.
+        ``failing "guard"`` lets nothing be forced to disk, and the name of a function of the
+        guard or the store lets that fail.
         """
         prefix, rest = re.findall(r'"(.*)" (.*)', " ".join(words))[0]
-        verb, *more = rest.removeprefix("after ").split()
+        steps = rest.removeprefix("after ").split()
         with self._failures(self.clients[who], prefix, after=rest.startswith("after ")):
-            return str(getattr(self, f"_{verb}")(who, more))
+            return self._step(who, steps)
+
+    def _killed(self, who: str, words: list[str]) -> None:
+        """``killed replace start``: end at the first write of the guard, or ``after`` it."""
+        name, *steps = words
+        write = getattr(rollback_guard, name)
+
+        def end(*given: object, **options: object) -> None:
+            if steps[0] == "after":
+                write(*given, **options)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(rollback_guard, name, end), suppress(KeyboardInterrupt):
+            self._step(who, steps[steps[0] == "after" :])
+            self._close(who, [])
 
     @contextmanager
     def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
@@ -336,26 +404,78 @@ class DeviceMachine:
             with mock.patch("os.fsync", side_effect=OSError("full")):
                 yield
             return
+        for place in (rollback_guard, Store):
+            if hasattr(place, prefix):
+                with mock.patch.object(place, prefix, side_effect=StoreError("no")):
+                    yield
+                return
         database = client._store.database
         sound = database.connection
-        database.connection = Failing(sound, prefix, "disk I/O error", after)
+        database.connection = Failing(sound, prefix, after)
         database.cursor, database._cursor_of = database.connection.cursor(), database.connection
         try:
             yield
         finally:
             database.connection = sound
 
+    # Steps of which something does not change, or is known before.
+
+    def _unchanged(self, who: str, words: list[str]) -> str:
+        """``unchanged shown``: make a step that changes no byte and no time of any file."""
+        before = self._seen()
+        came = self._step(who, words)
+        after = self._seen()
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        assert changed == [], changed
+        return came
+
+    def _seen(self) -> dict[str, tuple[int, bytes]]:
+        """All files, but for SQLite's table of readers, and a log without a byte."""
+        found = {}
+        for each in self.path.parent.iterdir():
+            if not each.name.endswith("-shm") and (each.suffix != ".db-wal" or each.stat().st_size):
+                found[each.name] = (each.stat().st_mtime_ns, each.read_bytes())
+        return found
+
+    def _silent(self, who: str, words: list[str]) -> str:
+        """``silent record colour``: make a step that asks nothing of the store."""
+        asked: list[str] = []
+        connection = self.clients[who]._store.database.connection
+        connection.set_trace_callback(asked.append)
+        came = self._step(who, words)
+        connection.set_trace_callback(None)
+        assert asked == [], asked
+        return came
+
+    def _foreseen(self, who: str, words: list[str]) -> str:
+        """``foreseen flush``: make a step that sends what a preview shows for now."""
+        client, before = self.clients[who], len(self.receiver.messages)
+        client.next_due()
+        shown = client.preview(at=client.clock()).messages
+        came = self._step(who, words)
+        assert shown
+        assert self.receiver.messages[before:] == [(each.shard, each.data) for each in shown]
+        return came
+
     # Steps that copy, lose or damage files, or are in their way.
 
     def _reading(self, who: str, words: list[str]) -> None:
         """``reading begins``, ``reading ends``: another program reads the file meanwhile."""
+        self._other_program(words, "BEGIN", "SELECT count(*) FROM chain")
+
+    def _writing(self, who: str, words: list[str]) -> None:
+        """``writing begins``, ``writing ends``: another program writes, and nobody waits."""
+        self._patches.enter_context(mock.patch("clientsdk.store.schema.PATIENCE", 0.05))
+        self._other_program(words, "BEGIN IMMEDIATE")
+
+    def _other_program(self, words: list[str], *statements: str) -> None:
         if words == ["ends"]:
-            self._reader.execute("COMMIT")
+            self._other.execute("COMMIT")
             return
         connection = sqlite3.connect(str(self.path), isolation_level=None)
-        self._reader = self._patches.enter_context(closing(connection))
-        self._reader.execute("BEGIN")
-        self._reader.execute("SELECT count(*) FROM chain").fetchone()
+        self._other = self._patches.enter_context(closing(connection))
+        for each in statements:
+            self._other.execute(each).fetchone()
 
     def _files(self, what: str) -> list[Path]:
         return [self.path.with_name(self.path.name + suffix) for suffix in _FILES[what]]
@@ -368,8 +488,13 @@ class DeviceMachine:
 
     def _restore(self, who: str, words: list[str]) -> None:
         """``restore state``, ``restore everything``: put an earlier copy in its place."""
+        self._lose(who, words[:1])
+        self._overwrite(who, words)
+
+    def _overwrite(self, who: str, words: list[str]) -> None:
+        """``overwrite state``: write an earlier copy into the files that are there."""
         what, *names = words
-        self._lose(who, [what])
+        self.accidents |= what != "everything"
         for file in self._files(what):
             copied = file.with_name(f"{(names or ['copy'])[0]}{file.name}")
             if copied.exists():
@@ -392,6 +517,22 @@ class DeviceMachine:
         with open(file, "r+b") as content:
             content.seek(int(at[0]) if at else 0)
             content.write(b"\xa5" * (64 if at else file.stat().st_size))
+
+    def _write(self, who: str, words: list[str]) -> None:
+        """``write guard 256 01``, ``write state 0 00 x100``: put bytes in their place."""
+        self.accidents = True
+        what, at, text, *times = words
+        with open(self._files(what)[0], "r+b") as content:
+            content.seek(int(at))
+            content.write(bytes.fromhex(text) * int(times[0][1:] if times else 1))
+
+    def _note(self, who: str, words: list[str]) -> None:
+        """Note a withdrawal beside the file, as a process does that cannot write the file."""
+        rollback_guard.note_withdrawal(str(self.path))
+
+    def _reconnect(self, who: str, words: list[str]) -> None:
+        """Let a client open its file again at its next step, as every fork does."""
+        self.clients[who]._store.database.disconnect()
 
     def _cut(self, who: str, words: list[str]) -> None:
         """``cut guard 256``: keep the first bytes alone."""
@@ -421,15 +562,23 @@ class DeviceMachine:
 
     def _ledger(self, who: str, words: list[str]) -> str:
         with suppress(StoreError):
-            self.clients[who].ledger()
+            self._read_ledger(who)
         return "read"
 
     def _of_ledger(self, who: str, key: str) -> str:
         try:
-            ledger = self.clients[who].ledger()
+            ledger = self._read_ledger(who)
         except StoreError:
             return "StoreError"
         return LEDGER[key](ledger)
+
+    def _read_ledger(self, who: str) -> Ledger:
+        """The ledger of a client, which its file has too; or that of the file, if it is closed."""
+        if who not in self.clients:
+            return read_file(self.path)
+        ledger = self.clients[who].ledger()
+        assert self.path is None or read_file(self.path) == ledger
+        return ledger
 
     def _stats(self, who: str, words: list[str]) -> str:
         """``stats due sent``: figures that a client keeps of itself."""
@@ -458,8 +607,18 @@ class DeviceMachine:
         return known.metrics[report.metric].name
 
     def _shown(self, who: str, words: list[str]) -> str:
-        """The metrics of what a preview shows."""
-        return names_of({each.metric for each in self.clients[who].preview().reports})
+        """The metrics of what a preview shows, of a client or of the file alone."""
+        if who in self.clients:
+            shown = self.clients[who].preview()
+            assert self.path is None or preview_file(self.path, self.clock.now) == shown
+        else:
+            try:
+                shown = preview_file(self.path, self.clock.now)
+            except StoreError:
+                return "StoreError"
+        assert [*shown.reports] == sorted(shown.reports, key=lambda each: each.due)
+        assert all(1 <= each.level <= each.levels for each in shown.reports)
+        return names_of({each.metric for each in shown.reports})
 
     def _counts(self, who: str, words: list[str]) -> str:
         """The counts of items that were drawn from since this was asked last."""
@@ -470,7 +629,10 @@ class DeviceMachine:
         return str(len({each.pseudonym for each in reports(self.receiver.messages)}))
 
     def _due(self, who: str, words: list[str]) -> str:
-        due = self.clients[who].next_due()
+        try:
+            due = self.clients[who].next_due()
+        except StoreError:
+            return "StoreError"
         return "nothing" if due is None else f"after {(due - START) // 3_600_000}h"
 
     def _aside(self, who: str, words: list[str]) -> str:

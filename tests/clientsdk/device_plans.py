@@ -108,6 +108,11 @@ def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     return compiled(text.encode())
 
 
+def seeded(compiled: CompiledPlan | None = None, **options: Any) -> SeededClient:
+    """A device at the start of a period, of one seed, in memory unless changed."""
+    return SeededClient(compiled or plan(), **{"seed": 1, "clock": FakeClock(START), **options})
+
+
 def threadless(given: Any, **options: Any) -> Client:
     """A client that draws from the operating system, in memory unless changed."""
     options = {
@@ -121,13 +126,7 @@ def threadless(given: Any, **options: Any) -> Client:
 
 def reporter(publisher, *metrics, **changes):
     """A device that has recorded a colour and reports to a publisher."""
-    client = SeededClient(
-        plan(*metrics, **changes),
-        seed=1,
-        clock=FakeClock(START),
-        publisher=publisher,
-        leaks_values=True,
-    )
+    client = seeded(plan(*metrics, **changes), publisher=publisher, leaks_values=True)
     client.record("colour", "a")
     return client
 
@@ -148,10 +147,9 @@ class Calling(MemoryPublisher):
 class Failing:
     """A connection that fails at statements of one kind, before or after they have worked."""
 
-    def __init__(self, connection, prefix, message="disk I/O error", after=False):
+    def __init__(self, connection, prefix, after):
         self._connection = connection
         self._prefix = prefix
-        self._message = message
         self._after = after
 
     def __getattr__(self, name):
@@ -165,7 +163,7 @@ class Failing:
         if not hit or self._after:
             result = self._connection.execute(statement, *arguments)
         if hit:
-            raise sqlite3.OperationalError(self._message)
+            raise sqlite3.OperationalError("disk I/O error")
         return result
 
     def executemany(self, statement, rows):
@@ -220,17 +218,10 @@ def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, 
     return dict(totals)
 
 
-def raw(path):
+def raw(path, *without):
     """All bytes of the device's files. Read by another process: this one would lose its locks."""
-    files = sorted(path.parent.glob(path.name + "*"))
+    files = sorted(set(path.parent.glob(path.name + "*")) - set(without))
     return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
-
-
-def run_out(client):
-    """Send everything, each report when it is due."""
-    while (due := client.next_due()) is not None:
-        client.clock.now = max(client.clock.now, due)
-        assert client.flush().error is None
 
 
 def alter(path, statement, *values):

@@ -8,7 +8,7 @@ from itertools import groupby
 from device_plans import START, WEEK
 from scenario_plans import epsilon
 
-from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod
+from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod, PendingChain
 from clientsdk.outcomes import FlushResult
 
 
@@ -40,6 +40,12 @@ def _recordings(period: LedgerPeriod) -> str:
     return " ".join(f"{'all' if n == ALL_METRICS else n.partition('/')[2]} {k}" for n, k in said)
 
 
+def _chain(chain: PendingChain) -> str:
+    """Levels charged, delivered and in all, and what is spent and reserved."""
+    numbers = f"{chain.charged} {chain.delivered} {chain.levels}"
+    return f"{names_of([chain.metric])} {numbers} {_amounts([chain.spent, chain.reserved])}"
+
+
 def _weeks(numbers: Iterable[int]) -> str:
     return " ".join(str(number - START // WEEK) for number in numbers) or "none"
 
@@ -57,6 +63,7 @@ LEDGER: dict[str, Callable[[Ledger], str]] = {
     "periods": lambda ledger: _weeks(each.number for each in ledger.periods),
     "reserved-each": lambda ledger: _amounts(each.reserved for each in ledger.periods),
     "spent-each": lambda ledger: _amounts(each.spent for each in ledger.periods),
+    "chains": lambda ledger: "; ".join(map(_chain, ledger.pending)) or "none",
     "named": lambda ledger: _weeks(each.number for each in ledger.periods if each.pseudonym),
     "waiting": lambda ledger: names_of(each.metric for each in ledger.pending),
     "recorded": lambda ledger: "; ".join(map(_recordings, ledger.periods)) or "nothing",

@@ -87,13 +87,28 @@ class Passed(NamedTuple):
     body: bytes
 
 
-class Relay(ThreadingHTTPServer):
-    """Passes a request's body on, or answers as a test says, and keeps all that it sees."""
+class LocalServer(ThreadingHTTPServer):
+    """A server on a free port of this machine, which serves until it is left."""
 
     daemon_threads = True
 
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        handler.log_message = lambda *_: None  # type: ignore[method-assign, assignment]
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def __exit__(self, *raised: object) -> None:
+        self.shutdown()
+        super().__exit__(*raised)
+
+
+class Relay(LocalServer):
+    """Passes a request's body on, or answers as a test says, and keeps all that it sees."""
+
     def __init__(self, gateway: str = "") -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
+        self.url += "/relay"
         #: Host and port of the gateway.
         self.gateway = gateway
         self.passed: list[Passed] = []
@@ -101,11 +116,6 @@ class Relay(ThreadingHTTPServer):
         self.answer: Callable[[bytes], tuple[int, dict[str, str], bytes]] = self.forward
         self.lock = threading.Lock()
         self.upstream: HTTPConnection | None = None
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/relay"
 
     def server_close(self) -> None:
         super().server_close()
@@ -147,6 +157,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(*header)
         self.end_headers()
         self.wfile.write(answer)
-
-    def log_message(self, *_: object) -> None:
-        pass

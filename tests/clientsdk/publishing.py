@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
-from oblivious import Gateway, Relay, known
+from oblivious import Gateway, LocalServer, Relay, known
 
 from clientsdk import Broker, EmbeddedLogPublisher, KafkaPublisher, MemoryPublisher, Publisher
 from clientsdk.publishers.http import HttpPublisher
@@ -24,20 +23,13 @@ TOPIC = "reports-e1-p4"
 OLD = (2, 3)
 
 
-class Collector(ThreadingHTTPServer):
+class Collector(LocalServer):
     """A server that keeps what it is sent, and answers as a test says."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.taken: list[tuple[tuple[str, int], dict[str, str], bytes]] = []
         self.answer: Callable[[Handler], None] = Handler.take
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
     @property
     def bodies(self) -> list[bytes]:
@@ -63,9 +55,6 @@ class Handler(BaseHTTPRequestHandler):
     def take(self) -> None:
         self.send_response(204)
         self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def refuse(
@@ -137,7 +126,6 @@ def http(folder: Path) -> Iterator[Way]:
             lambda: setattr(server, "answer", refuse(503)),
         )
         publisher.close()
-        server.shutdown()
 
 
 @contextmanager
@@ -161,18 +149,13 @@ def oblivious(folder: Path) -> Iterator[Way]:
             lambda: answers.append(known(503)),
         )
         publisher.close()
-        server.shutdown()
 
 
 @contextmanager
 def kafka(folder: Path) -> Iterator[Way]:
     with played_cluster() as broker:
         publisher = KafkaPublisher(broker, TOPIC, timeout=300)
-        yield (
-            publisher,
-            lambda expected: [body for _, body in taken(broker, len(expected))],
-            None,
-        )
+        yield (publisher, lambda expected: [body for _, body in taken(broker, len(expected))], None)
         publisher.close()
 
 

@@ -153,12 +153,11 @@ def run(code: str, *arguments: object, timeout: float = 900) -> str:
     return out
 
 
-def published(directory: Path, *, torn: bool = False) -> list[tuple[int, bytes]]:
-    """Return all messages of a log; where writers were killed, some are torn and left out."""
+def published(directory: Path) -> list[tuple[int, bytes]]:
+    """Return all messages of a log."""
     return [
         (0, record.body)
         for lane in partitions(directory)
         for reader in (LogReader(lane),)
         for record in reader.records(0, reader.end())
-        if not torn or hasattr(record, "body")
     ]

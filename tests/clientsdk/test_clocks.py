@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
-from device_plans import START, WEEK, metric, plan
+from device_plans import START, WEEK, metric, plan, seeded
 
 from clientsdk import Outcome
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock
 from sotto.clocks import EARLIEST, LATEST
 
 YEAR = 52 * WEEK
@@ -15,10 +17,8 @@ AHEAD = START + 9 * YEAR
 CEILINGS = {"period": 14_000_000, "lifetime": 400_000_000}
 
 
-def device(*metrics, state=None, **options):
-    compiled = plan(*metrics, ceilings=CEILINGS)
-    options = {"seed": 1, "clock": FakeClock(START), **options}
-    return SeededClient(compiled, state=state, **options)
+def device(*metrics, **options):
+    return seeded(plan(*metrics, ceilings=CEILINGS), **options)
 
 
 def numbers(client):
@@ -58,11 +58,8 @@ def test_a_clock_set_within_a_recording_joins_no_two_periods(path, monkeypatch):
 def test_the_sender_outlives_a_clock_that_raises(path, monkeypatch, caplog):
     client = device(metric("many", "every", 3), state=path, background=True)
 
-    def broken():
-        raise RuntimeError("Qzx7")
-
     worker = client._worker
-    monkeypatch.setattr(client._outgoing, "_now", broken)
+    monkeypatch.setattr(client._outgoing, "_now", Mock(side_effect=RuntimeError("Qzx7")))
     assert worker._step().seconds > 0
     assert not worker._due()
     assert caplog.messages == ["reports are kept, to be sent later: a flush raised RuntimeError"]

@@ -6,18 +6,17 @@ import os
 import sqlite3
 import sys
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
-from device_plans import DAY, START, metric, plan, threadless
+from device_plans import START, metric, plan, seeded, threadless
 from scripts import KILLS, run
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
-from clientsdk.consent import ConsentKeeper
+from clientsdk import NO_LIFETIME_BOUND, Consent, Outcome
 from clientsdk.settings import Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PlanError, StoreError
-from sotto.plan.compiled import Ceilings
+from sotto.errors import StoreError
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes here")
 
@@ -55,11 +54,9 @@ def loaded(state=path):
 
 def device(path, *, consent=True, **options):
     """A device with a value recorded if it may be."""
-    client = SeededClient(
+    client = seeded(
         plan(metric("colour", "every", 9, ladder=[(500_000, 0)])),
-        seed=1,
         state=path,
-        clock=FakeClock(START),
         consent=consent,
         **options,
     )
@@ -73,15 +70,6 @@ def stored(path):
         (chains,) = connection.execute("SELECT count(*) FROM chain").fetchone()
         (consent,) = connection.execute("SELECT consent FROM device").fetchone()
     return consent, chains
-
-
-def test_a_recording_alone_writes_a_withdrawal_that_was_noted_elsewhere(path):
-    here = device(path)
-    rollback_guard.note_withdrawal(str(path))
-    here._store.database.look_again = 0.0
-    assert here.record("colour", "a") is Outcome.NO_CONSENT
-    assert stored(path) == ("withdrawn", 0)
-    assert not here._store.erasure.pending
 
 
 @pytest.mark.real_randomness
@@ -137,114 +125,19 @@ print(written())
     assert run(code, path).splitlines() == ["StoreError", "('given', 3)", "('withdrawn', 0)"]
 
 
-@pytest.mark.parametrize("note", [b"\x01", b"SOTTOW", b"\0" * 100 + b"x"])
-def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
-    device(path).close()
-    with open(path.with_name("device.db-mark"), "r+b") as beside:
-        beside.seek(256)
-        beside.write(note)
-    with device(path, consent=False) as client:
-        assert client.consent is Consent.WITHDRAWN
-        assert client.give_consent(again=True)
-        assert client.consent is Consent.GIVEN
-    with device(path, consent=False) as client:
-        assert client.consent is Consent.GIVEN
-
-
-# Attempts to undo a withdrawal.
-
-
-def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, monkeypatch):
-    """Noted by another process after this one has read the note that it is about to erase."""
-    client = device(path)
-    client.withdraw_consent()
-    lift = rollback_guard.lift_withdrawal
-
-    def late(where, note):
-        rollback_guard.note_withdrawal(where)
-        lift(where, note)
-
-    monkeypatch.setattr(rollback_guard, "lift_withdrawal", late)
-    assert not client.give_consent(again=True)
-    assert client.consent is Consent.WITHDRAWN
-    assert device(path).consent is Consent.WITHDRAWN
-
-
-@pytest.mark.parametrize("state", ["device.db", None])
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("method", ["give_consent", "renew_consent"])
-@pytest.mark.parametrize("noted", [True, False])
-def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
-    tmp_path, monkeypatch, state, again, method, noted
-):
-    """After it was looked for, and before consent is written; also where it cannot be noted."""
-    client = device(state and tmp_path / state)
-    if again:
-        client.withdraw_consent()
-    other = device(tmp_path / state, consent=False) if state else client
-    ceilings = client.ledger().ceilings
-    write = ConsentKeeper._write_agreement
-
-    def late(self, *arguments):
-        with monkeypatch.context() as patched:
-            if not noted:
-                patched.setattr(rollback_guard, "note_withdrawal", _not_noted)
-            assert other.withdraw_consent()
-        return write(self, *arguments)
-
-    monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
-    lower = {} if method == "give_consent" else {"ceilings": Ceilings(1_000_000, 2_000_000)}
-    assert not getattr(client, method)(again=again, **lower)
-    assert client.consent is Consent.WITHDRAWN
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    assert client.ledger().ceilings == ceilings
-    if state:
-        assert stored(tmp_path / state) == ("withdrawn", 0)
-
-
-def test_it_stands_also_where_the_guard_cannot_be_written(path, monkeypatch):
-    client, other = device(path), device(path)
-    write = ConsentKeeper._write_agreement
-
-    def late(self, *arguments):
-        other.withdraw_consent()
-        return write(self, *arguments)
-
-    monkeypatch.setattr(rollback_guard, "advance", _not_noted)
-    assert client.give_consent()
-    monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
-    assert not client.give_consent()
-    assert stored(path) == ("withdrawn", 0)
-
-
-def _not_noted(*_):
-    raise StoreError("no")
-
-
-def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch):
-    client = device(path)
-    client.withdraw_consent()
-    with monkeypatch.context() as patched:
-        patched.setattr(rollback_guard, "lift_withdrawal", _not_noted)
-        with pytest.raises(StoreError):
-            client.give_consent(again=True)
-    assert client.consent is Consent.WITHDRAWN
-    assert stored(path)[0] == "withdrawn"
-
-
 # Nothing that a withdrawal does not need stands in its way.
+
+
+RANDOMNESS = ("os.urandom", "clientsdk.draws.urandom")
 
 
 @pytest.fixture
 def no_randomness(monkeypatch):
     """A function after whose call the operating system gives no random bytes."""
 
-    def fail(size):
-        raise OSError(24, "no random bytes")
-
     def begin():
-        monkeypatch.setattr(os, "urandom", fail)
-        monkeypatch.setattr("clientsdk.draws.urandom", fail)
+        for name in RANDOMNESS:
+            monkeypatch.setattr(name, Mock(side_effect=OSError(24, "no random bytes")))
 
     yield begin
     monkeypatch.undo()
@@ -287,38 +180,11 @@ def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
     clock = FakeClock(START)
     real_device(path, clock).close()
     clock.advance(days=7)
-    off = Client(
-        plan(),
-        state=path,
-        publisher=MemoryPublisher(),
-        clock=clock,
-        settings=Settings(disabled=True),
-    )
+    off = threadless(plan(), state=path, clock=clock, settings=Settings(disabled=True))
     no_randomness()
     off.withdraw_consent()
     monkeypatch.undo()
     assert device(path, consent=False).consent is Consent.WITHDRAWN
-
-
-@pytest.mark.parametrize("changed", [{"collector": "other.example"}, {"period": 14 * DAY}])
-@pytest.mark.parametrize("spoiled", [False, True])
-def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, changed, spoiled):
-    device(path).close()
-    content = path.read_bytes()
-    if spoiled:
-        path.write_bytes(b"\xa5" * 4096)
-    off = Client(
-        plan(**changed), state=path, publisher=MemoryPublisher(), settings=Settings(disabled=True)
-    )
-    with pytest.raises(PlanError, match="collector"):
-        off.withdraw_consent()
-    assert not rollback_guard.withdrawal(os.fspath(path))
-    path.write_bytes(content)
-    assert device(path, consent=False).consent is Consent.GIVEN
-
-
-def fails(*_):
-    raise PermissionError(13, "not permitted")
 
 
 def _full(store, connection, consent):
@@ -331,20 +197,19 @@ def _lifted_and_full(store, connection, consent):
     _full(store, connection, consent)
 
 
+_FAILS = Mock(side_effect=PermissionError(13, "not permitted"))
+_NOT_NOTED = Mock(side_effect=StoreError("no"))
 GUARD, DISK = "clientsdk.store.rollback_guard", "clientsdk.store.store.Store.set_consent"
 #: Faults meanwhile, and whether the withdrawal is written all the same; else it is noted.
 OBSTACLES = {
-    "clock": ({"clientsdk.testing.FakeClock.__call__": fails}, True),
-    "folder": ({"os.listdir": fails}, True),
-    "locks": ({"fcntl.flock": fails, DISK: _full}, False),
-    "randomness": (
-        {"os.urandom": fails, "clientsdk.draws.urandom": fails, DISK: _full},
-        False,
-    ),
+    "clock": ({"clientsdk.testing.FakeClock.__call__": _FAILS}, True),
+    "folder": ({"os.listdir": _FAILS}, True),
+    "locks": ({"fcntl.flock": _FAILS, DISK: _full}, False),
+    "randomness": ({**dict.fromkeys(RANDOMNESS, _FAILS), DISK: _full}, False),
     "another process": ({DISK: _lifted_and_full}, False),
     # As where the process may open no more files.
     "guard": (
-        {f"{GUARD}.{name}": _not_noted for name in ("withdrawal", "note_withdrawal", "advance")},
+        {f"{GUARD}.{name}": _NOT_NOTED for name in ("withdrawal", "note_withdrawal", "advance")},
         True,
     ),
 }

@@ -17,12 +17,6 @@ def constant(name="model", **changes):
     return metric(name, "constant", ladder=changes.pop("ladder", CONSTANT), **changes)
 
 
-def device(*metrics, seed=1, **options):
-    options.setdefault("clock", FakeClock(START))
-    changes = {"ceilings": VAST, **options.pop("plan", {})}
-    return SeededClient(plan(*metrics or (constant(),), **changes), seed=seed, **options)
-
-
 # The binding of a response.
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from device_plans import START, items, metric, number, plan
+from device_plans import START, items, metric, number, plan, seeded
 from scripts import run
 
 from clientsdk import MemoryPublisher, Outcome, Settings
@@ -64,15 +64,6 @@ def test_a_lifetime_that_was_raised_is_not_said_to_be_used_up(path, caplog):
     assert caplog.records == []
 
 
-def test_a_remembered_refusal_says_nothing_more(caplog):
-    client = SeededClient(PLAN, seed=1, clock=FakeClock(START))
-    client.record("colour", "a")
-    client.record("colour", "a")
-    with caplog.at_level(logging.DEBUG, logger="clientsdk"):
-        assert client.record("colour", "a") is Outcome.PERIOD_FULL
-    assert caplog.records == []
-
-
 @pytest.mark.real_randomness
 def test_lines_are_printed_where_an_app_configures_no_logging(path):
     code = """
@@ -93,9 +84,7 @@ client.close()
 @pytest.mark.parametrize("level", [None, "warning"])
 def test_nothing_is_said_unless_it_is_asked_for(level, caplog):
     publisher = MemoryPublisher()
-    with SeededClient(
-        PLAN, seed=1, clock=FakeClock(START), publisher=publisher, settings=Settings(log=level)
-    ) as client:
+    with seeded(PLAN, publisher=publisher, settings=Settings(log=level)) as client:
         client.record("colour", "a")
     assert caplog.records == []
     logging.getLogger("clientsdk").setLevel(logging.NOTSET)

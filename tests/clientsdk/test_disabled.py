@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from device_plans import START, metric, number, plan
@@ -35,13 +37,7 @@ def agreed(path):
     return path
 
 
-def full_disk(monkeypatch, path):
-    def fail(*arguments, **options):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-    monkeypatch.setattr("clientsdk.store.schema._restrict", fail)
-
-
+#: Why a client cannot be opened, by the cause.
 CAUSES = {
     "plan": "is not a compiled plan",
     "no plan": "the compiled plan 'absent.json' cannot be read: No such file or directory",
@@ -54,36 +50,32 @@ CAUSES = {
     "option": "a client has no option closk",
     "surprise": "RuntimeError",
 }
+#: Arguments, variables and failing functions that are causes.
+GIVEN = {
+    "plan": {"given": b"{}"},
+    "no plan": {"given": Path("absent.json")},
+    "another": {"given": plan(metric("colour"), collector="other.example")},
+    "folder": {"path": Path("absent", "device.db")},
+    "package": {"given": plan(metric("colour"), authentication="required")},
+    "publisher": {"publisher": MemoryPublisher},
+    "option": {"closk": int},
+}
+VARIABLES = {"ceiling": "SOTTO_CEILING_PERIOD", "switch": "SOTTO_DISABLED"}
+FAILING = {
+    "package": ("sotto.wire.signatures.require_signatures", ModuleNotFoundError("cryptography")),
+    "surprise": ("clientsdk.client.configured", RuntimeError(MARK)),
+}
 
 
 def spoil(cause, monkeypatch, path):
     """Make opening a client fail; return what it is opened with instead."""
-    if cause == "plan":
-        return {"given": b"{}"}
-    if cause == "no plan":
-        return {"given": path.parent / "absent.json"}
-    if cause == "another":
-        return {"given": plan(metric("colour"), collector="other.example")}
-    if cause == "folder":
-        return {"path": path.parent / "absent" / "device.db"}
-    if cause == "option":
-        return {"closk": int}
-    if cause == "publisher":
-        return {"publisher": MemoryPublisher}
-    if cause == "package":
-        monkeypatch.setattr(
-            "sotto.wire.signatures.require_signatures",
-            lambda: (_ for _ in ()).throw(ModuleNotFoundError("needs cryptography")),
-        )
-        return {"given": plan(metric("colour"), authentication="required")}
-    if cause == "surprise":
-        monkeypatch.setattr(
-            "clientsdk.client.configured",
-            lambda *given, **more: (_ for _ in ()).throw(RuntimeError(MARK)),
-        )
-        return {}
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD" if cause == "ceiling" else "SOTTO_DISABLED", MARK)
-    return {}
+    monkeypatch.chdir(path.parent)
+    if cause in VARIABLES:
+        monkeypatch.setenv(VARIABLES[cause], MARK)
+    if cause in FAILING:
+        name, error = FAILING[cause]
+        monkeypatch.setattr(name, Mock(side_effect=error))
+    return GIVEN.get(cause, {})
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -204,7 +196,8 @@ def test_a_withdrawal_is_kept(agreed, cause, monkeypatch):
 
 
 def test_a_withdrawal_holds_on_a_full_disk(agreed, monkeypatch):
-    full_disk(monkeypatch, agreed)
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(agreed))
+    monkeypatch.setattr("clientsdk.store.schema._restrict", Mock(side_effect=error))
     client = opened(agreed)
     assert "No space left" in client.stats().disabled
     assert not client.withdraw_consent()
@@ -215,9 +208,7 @@ def test_a_withdrawal_holds_on_a_full_disk(agreed, monkeypatch):
 def test_a_withdrawal_that_cannot_be_written_is_said_and_tried_again(agreed, monkeypatch):
     client = opened(agreed, b"{}")
     with monkeypatch.context() as patched:
-        patched.setattr(
-            rollback_guard, "note_withdrawal", lambda path: (_ for _ in ()).throw(StoreError("no"))
-        )
+        patched.setattr(rollback_guard, "note_withdrawal", Mock(side_effect=StoreError("no")))
         with pytest.raises(StoreError):
             client.withdraw_consent()
         assert client.flush().sent == 0

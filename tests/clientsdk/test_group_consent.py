@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from device_plans import CONSTANT, START, items, metric, plan
 from scripts import KILLS, run
 
-from clientsdk import Consent, Outcome, Settings
+from clientsdk import Consent, Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, StoreError
 
-NO_CONSENT = Outcome.NO_CONSENT
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 GROUPS = {"look": "How it looks", "use": "What is used"}
 #: No two clients on one file draw the same.
@@ -131,11 +131,8 @@ def test_switched_off_and_without_a_file_that_opens_all_is_withdrawn(path, monke
         client.record("shape", "a")
     off = device(path, settings=Settings(disabled=True))
 
-    def refused(*arguments, **options):
-        raise StoreError("no")
-
     with monkeypatch.context() as patch:
-        patch.setattr("clientsdk.store.recovery.open_store", refused)
+        patch.setattr("clientsdk.store.recovery.open_store", Mock(side_effect=StoreError("no")))
         assert not off.withdraw_consent(groups=["use"])
     assert device(path).consent is WITHDRAWN
 

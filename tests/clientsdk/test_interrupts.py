@@ -155,11 +155,7 @@ def test_an_interrupt_at_any_instant_of_a_flush_keeps_nobody_from_flushing(path,
 
 @pytest.mark.parametrize(
     ("use", "function"),
-    [
-        ("close", "remaining"),
-        ("preview", "_charge"),
-        ("withdraw_consent", "_withdraw_in_file"),
-    ],
+    [("close", "remaining"), ("preview", "_charge"), ("withdraw_consent", "_withdraw_in_file")],
 )
 def test_an_interrupt_amid_a_transaction_stays_one(path, use, function):
     """Although the store that is closed then is still held by what was interrupted."""

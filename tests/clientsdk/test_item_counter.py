@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 
 import pytest
-from device_plans import HOUR, START, VAST, WEEK, items, plan, reports
+from device_plans import HOUR, START, VAST, WEEK, items, plan, raw, reports, seeded
 from scripts import FORK, run
 from waiting import at_once
 
 from clientsdk import Outcome
-from clientsdk.testing import FakeClock, SeededClient
 
 
-def device(*metrics, seed=1, **options):
-    options.setdefault("clock", FakeClock(START))
-    changes = {"ceilings": VAST, **options.pop("plan", {})}
-    return SeededClient(plan(*metrics or (items(),), **changes), seed=seed, **options)
+def device(*metrics, **options):
+    return seeded(plan(*metrics or (items(),), ceilings=VAST), **options)
 
 
 @pytest.fixture
@@ -33,11 +29,6 @@ def drawn(monkeypatch):
 
     monkeypatch.setattr(mechanism, "draw", spy)
     return seen
-
-
-def raw(path, *without):
-    files = sorted(set(path.parent.glob(path.name + "*")) - set(without))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
 def cost(client, name="app"):

@@ -139,23 +139,6 @@ def test_a_write_changes_a_row_although_the_value_stays(path, clock):
 
 
 PLANTED = 7.123456789012345
-MARKS = (struct.pack("<d", PLANTED), struct.pack("<q", 0x5EC2E7C0DE), struct.pack("<d", -PLANTED))
-
-
-def planted(path, clock):
-    """A device whose file holds marked values."""
-    wide = "type: number, range: [0, 99999999999999], outside: clip"
-    compiled = plan(
-        load=f"{wide}, missing: true, measure: {{last: load}}, {SURE}",
-        events=f"{wide}, measure: {{count: event}}, {SURE}",
-        total=f"{wide}, measure: {{sum: other}}, {SURE}",
-    )
-    client = SeededClient(compiled, seed=1, state=path, clock=clock)
-    client.record("load", 3.5)
-    client.record("load", PLANTED)
-    client.count("event", 0x5EC2E7C0DE)
-    client.record("other", -PLANTED)
-    return client
 
 
 def test_no_frame_says_while_that_is_logged_that_there_was_a_use(monkeypatch):
@@ -202,20 +185,6 @@ def hides(found, state):
     if isinstance(found, tuple | list):
         return any(hides(each, state) for each in found)
     return found is True or found == 7 or (isinstance(found, bytes) and state[-8:] in found)
-
-
-@pytest.mark.parametrize("end", ["drawn", "withdrawn"])
-def test_values_are_in_the_file_until_they_are_drawn_or_withdrawn(path, clock, end):
-    client = planted(path, clock)
-    assert all(mark in raw(path) for mark in MARKS)
-    assert client.next_due() == START + WEEK
-    if end == "withdrawn":
-        assert client.withdraw_consent()
-    clock.advance(days=7)
-    client.flush()
-    assert not any(mark in raw(path) for mark in MARKS)
-    states = [row[5][8:].strip(b"\0") for row in rows(client)]
-    assert states == ([b"", b"", b""] if end == "drawn" else [])
 
 
 def test_no_event_is_in_two_periods(clock):

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from test_messages import client as client_of
 
 from clientsdk import (
-    NO_LIFETIME_BOUND,
     Broker,
     Client,
     CompiledPlan,
     EmbeddedLogPublisher,
     KafkaPublisher,
-    MemoryPublisher,
     Quota,
     Settings,
 )
@@ -40,6 +39,7 @@ class Odd:
         return SECRET
 
 
+PLAN = small_plan()
 #: Values that somebody may pass by mistake.
 WRONG = {
     "an int": 6,
@@ -66,19 +66,6 @@ WRONG = {
 Call = Callable[[object], object]
 
 
-def client(**changes: object) -> Client:
-    arguments = {
-        "plan": small_plan(),
-        "state": NO_LIFETIME_BOUND,
-        "publisher": MemoryPublisher(),
-        "clock": FakeClock(),
-        "background": False,
-        "settings": Settings(),
-        **changes,
-    }
-    return Client(arguments.pop("plan"), **arguments)  # type: ignore[arg-type]
-
-
 def made(kind: Callable[..., object], **good: object) -> dict[str, Call]:
     """Each argument of a class by itself, with good ones beside it."""
     calls: dict[str, Call] = {}
@@ -88,6 +75,10 @@ def made(kind: Callable[..., object], **good: object) -> dict[str, Call]:
                 **good | {name: value}
             )
     return calls
+
+
+def client(plan: object = PLAN, **changes: object) -> Client:
+    return client_of(plan, **{"clock": FakeClock(), **changes})
 
 
 def opened(name: str) -> Call:

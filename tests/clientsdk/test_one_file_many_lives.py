@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 from device_plans import DAY, START, Calling, plan, reports
 
 from clientsdk import MemoryPublisher
@@ -49,8 +51,7 @@ def test_a_delivery_does_not_count_for_a_level_that_another_client_charged_meanw
     monkeypatch.setattr("clientsdk.sending.lock.try_lock", lambda descriptor: True)
     path, clock = tmp_path / "device.db", FakeClock(START)
 
-    def refuse():
-        raise PublishError("no broker")
+    refuse = Mock(side_effect=PublishError("no broker"))
 
     def flush():
         assert other.flush().remaining == 1

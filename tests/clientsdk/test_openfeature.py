@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import traceback
+from unittest.mock import Mock
 
 import pytest
 from device_plans import VAST, metric, number, plan
@@ -84,10 +85,7 @@ def test_a_store_that_fails_stops_no_app(flags, monkeypatch):
     device = SeededClient(PLAN, seed=1)
     client = flags(device)
 
-    def fail(experiment):
-        raise StoreError("the disk is gone")
-
-    monkeypatch.setattr(device, "arm", fail)
+    monkeypatch.setattr(device, "arm", Mock(side_effect=StoreError("the disk is gone")))
     told = client.get_string_details("onboarding", "off")
     assert (told.value, told.error_code) == ("off", ErrorCode.GENERAL)
     assert told.error_message == "the disk is gone"

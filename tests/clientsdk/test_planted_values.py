@@ -20,6 +20,7 @@ import pytest
 from device_plans import HOUR, START, WEEK
 from plan_texts import plan_head
 from scripts import ROOT, run
+from slow_publishers import Failing
 
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Settings
 from clientsdk.testing import FakeClock
@@ -76,25 +77,6 @@ def forms(text: str, figure: float) -> list[bytes]:
         *packed,
         *(each.hex().encode() for each in packed),
     ]
-
-
-class Broken:
-    """A publisher that keeps what it was given, and fails as it is told."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
-        self.given: list[bytes] = []
-
-    def publish(self, shard: int, message: bytes) -> None:
-        self.given.append(message)
-        if self.error is not None:
-            raise self.error
-
-    def sync(self) -> None:
-        """Succeed: what fails, fails before."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class World:
@@ -155,26 +137,8 @@ class World:
         return subprocess.run(["cat", *found], check=True, capture_output=True).stdout
 
 
-def closed(world):
-    world.client.close()
-
-
-def withdrawn(world):
-    world.client.withdraw_consent()
-
-
-def expired(world):
-    world.clock.now = START + 1600 * WEEK
-
-
-def read_only(world):
-    world.client._store.database.connection.execute("PRAGMA query_only = ON")
-
-
-def disk_full(world):
-    connection = world.client._store.database.connection
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages}")
+def executing(statement):
+    return lambda world: world.client._store.database.connection.execute(statement)
 
 
 def corrupted(world):
@@ -184,24 +148,21 @@ def corrupted(world):
     subprocess.run(["sh", "-c", command], check=True, capture_output=True)
 
 
-def table_gone(world):
-    world.client._store.database.connection.execute("DROP TABLE chain")
-
-
 FAILURES = {
     "none": (lambda world: None, {Outcome.PERIOD_FULL, Outcome.ACCEPTED}),
-    "closed": (closed, {Outcome.CLOSED}),
-    "withdrawn": (withdrawn, {Outcome.NO_CONSENT}),
-    "expired": (expired, {Outcome.EXPIRED}),
-    "read only": (read_only, None),
-    "disk full": (disk_full, None),
+    "closed": (lambda world: world.client.close(), {Outcome.CLOSED}),
+    "withdrawn": (lambda world: world.client.withdraw_consent(), {Outcome.NO_CONSENT}),
+    "expired": (lambda world: world.clock.advance(days=1600 * 7), {Outcome.EXPIRED}),
+    "read only": (executing("PRAGMA query_only = ON"), None),
+    # SQLite takes the pages that there are for the least.
+    "disk full": (executing("PRAGMA max_page_count = 1"), None),
     "corrupted": (corrupted, None),
-    "table gone": (table_gone, None),
+    "table gone": (executing("DROP TABLE chain"), None),
 }
 ERRORS = {
-    "taken": None,
-    "refused": PublishError("the broker is down"),
-    "unexpected": OSError(28, "No space left on device"),
+    "taken": [],
+    "refused": [PublishError("the broker is down")] * 99,
+    "unexpected": [OSError(28, "No space left on device")] * 99,
 }
 
 
@@ -263,7 +224,7 @@ def test_one_logger_tells_all_and_has_no_handlers(tmp_path):
     [*zip(FAILURES, cycle(ERRORS), strict=False), ("none", "refused"), ("none", "unexpected")],
 )
 def test_no_value_is_anywhere(tmp_path, talk, capfd, failure, error):
-    publisher = Broken(ERRORS[error])
+    publisher = Failing(*ERRORS[error])
     world = World(tmp_path, publisher)
     assert world.record_all() == {Outcome.NO_CONSENT}
     world.client.give_consent()
@@ -280,8 +241,9 @@ def test_no_value_is_anywhere(tmp_path, talk, capfd, failure, error):
     with suppress(StoreError):
         world.send(hours=7 * 24)
     world.note(world.client.close)
-    assert publisher.given
-    assert_clean(world.files(), *world.said, *talk, *capfd.readouterr(), *publisher.given)
+    assert publisher.messages
+    given = [message for _, message in publisher.messages]
+    assert_clean(world.files(), *world.said, *talk, *capfd.readouterr(), *given)
 
 
 @pytest.mark.parametrize(
@@ -313,8 +275,7 @@ def test_nor_in_the_embedded_log_nor_from_the_thread_that_sends(tmp_path, talk, 
     publisher.close()
     assert (tmp_path / "log").is_dir()
     world.note(world.client.close)
-    broken = Broken(ValueError("something else"))
-    again = World(tmp_path, broken, background=True)
+    again = World(tmp_path, Failing(*[ValueError("something else")] * 99), background=True)
     again.clock.now = START + WEEK + HOUR
     again.record_all()
     again.note(again.client.flush)

@@ -99,7 +99,6 @@ publisher.close()
 """
     with Collector() as server:
         told = run(code, tmp_path, server.url)
-        server.shutdown()
     assert (told, len(server.bodies)) == ("1\n", 1)
 
 

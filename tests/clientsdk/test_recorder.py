@@ -5,58 +5,16 @@ from __future__ import annotations
 import os
 
 import pytest
-from device_plans import DAY, HOUR, START, VAST, metric, plan, threadless
+from device_plans import HOUR, START, VAST, metric, plan, threadless
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, draws
-from clientsdk.store import store
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PlanError, StoreError, ValueTypeError
-
-
-def device(*metrics, **options):
-    changes = options.pop("plan", {})
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(plan(*metrics, **changes), seed=options.pop("seed", 1), **options)
-
-
-@pytest.mark.parametrize("state", [None, "device.db"])
-def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path, state):
-    monkeypatch.setattr(store, "FORGET_AFTER", 1e9)
-    path = None if state is None else tmp_path / state
-    client = device(consent=False, state=path)
-    client.ledger()
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    seen = []
-    client._store.database.connection.set_trace_callback(seen.append)
-    assert {client.record("colour", "a") for _ in range(9)} == {Outcome.NO_CONSENT}
-    assert seen == []
-    with pytest.raises(ValueTypeError):
-        client.record("colour", 3)
-    # Consent that this client is given holds at once, and so does its withdrawal.
-    client.give_consent()
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    client.withdraw_consent()
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    client.renew_consent(again=True)
-    assert client.record("colour", "a") is Outcome.PERIOD_FULL
-    assert client.stats().refused == {Outcome.NO_CONSENT: 11, Outcome.PERIOD_FULL: 1}
-
-
-@pytest.mark.parametrize("moment", [0, 1e9])
-def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment):
-    monkeypatch.setattr(store, "FORGET_AFTER", moment)
-    client = device(plan={"expires": START + DAY})
-    client.clock.advance(days=1)
-    assert {client.record("colour", "a") for _ in range(3)} == {Outcome.EXPIRED}
-    client.clock.now = START
-    assert client.record("colour", "a") is (Outcome.EXPIRED if moment else Outcome.ACCEPTED)
-    client.withdraw_consent()
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
+from sotto.errors import PlanError, StoreError
 
 
 def test_events_are_truncated_and_due_after_a_step_with_jitter():
-    client = device(metric("colour", "every", 200), plan={"ceilings": VAST})
-    client.clock.now = START + 5 * HOUR + 123
+    clock = FakeClock(START + 5 * HOUR + 123)
+    client = SeededClient(plan(metric("colour", "every", 200), ceilings=VAST), seed=1, clock=clock)
     for _ in range(200):
         client.record("colour", "a")
     chains = client.ledger().pending
@@ -78,7 +36,7 @@ def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
 
 
 def test_a_closed_client_refuses_and_says_so(caplog):
-    client = device()
+    client = SeededClient(plan(), seed=1, clock=FakeClock(START))
     client.close()
     client.close()
     for _ in range(2):

@@ -15,7 +15,8 @@ from device_machine import DeviceMachine
 FOLDER = Path(__file__).with_name("scenarios")
 #: Steps of files, and of several clients on one.
 ON_FILES = {"copy", "restore", "lose", "damage", "cut", "alter", "rows", "aside", "die", "close"}
-ON_FILES |= {"failing", "reading", "gone"}
+ON_FILES |= {"failing", "killed", "reading", "writing", "gone", "unchanged"}
+ON_FILES |= {"write", "note", "reconnect", "overwrite"}
 
 
 class Scenario(NamedTuple):

@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 
 import pytest
-from device_plans import START, metric, plan
+from device_plans import metric, plan, seeded
 from prometheus_client import CollectorRegistry, generate_latest
 
-from clientsdk import Outcome
 from clientsdk.prometheus import ClientCollector
-from clientsdk.testing import FakeClock, SeededClient
-
-ACCEPTED = Outcome.ACCEPTED
+from clientsdk.testing import SeededClient
 
 
 @pytest.fixture
 def client(tmp_path):
-    return SeededClient(
-        plan(metric("colour"), metric("shape", "every", limit=2)),
-        seed=1,
-        state=tmp_path / "device.db",
-        clock=FakeClock(START),
+    return seeded(
+        plan(metric("colour"), metric("shape", "every", limit=2)), state=tmp_path / "device.db"
     )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import os
 import sys
+from unittest.mock import Mock
 
 import pytest
 from device_plans import metric, plan, threadless
@@ -102,14 +103,10 @@ def test_a_job_in_the_background_does_not_ask_which_would_stop_it(tool, tmp_path
 def test_the_end_of_the_input_and_an_interrupt_are_no_answer(tool, monkeypatch):
     assert tool("")[1:] == (False, Outcome.NO_CONSENT)
     with monkeypatch.context() as patched:
-        patched.setattr(Terminal, "readline", interrupted)
+        patched.setattr(Terminal, "readline", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             tool("y\n")
     assert tool("y\n")[1:] == (True, Outcome.ACCEPTED)
-
-
-def interrupted(stream):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("first", ["y\n", "n\n"])

@@ -9,7 +9,7 @@ import sys
 import warnings
 
 import pytest
-from device_plans import DAY, START, metric, number, plan
+from device_plans import DAY, START, metric, number, plan, seeded
 
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Quota, Settings
 from clientsdk.settings import VARIABLES
@@ -29,9 +29,7 @@ from sotto.plan.compiled import Ceilings
 
 @pytest.fixture
 def client():
-    client = SeededClient(
-        plan(metric("colour"), metric("shape", "every", limit=3)), seed=1, clock=FakeClock(START)
-    )
+    client = seeded(plan(metric("colour"), metric("shape", "every", limit=3)))
     client.record("colour", "a")
     for value in ("a", "b", "c"):
         client.record("shape", value)

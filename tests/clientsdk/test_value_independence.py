@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from device_plans import DAY, START, threadless
 from plan_texts import plan_head
@@ -30,11 +31,6 @@ from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import Ceilings
-
-try:
-    import numpy as np
-except ImportError:  # pragma: no cover
-    np = None
 
 HISTORIES = Path(__file__).with_name("histories.txt")
 HEAD = plan_head("trial", (900, 9000), expires="2026-01-29")
@@ -88,10 +84,9 @@ def _values():
     words = ["a", "zebra", "", "\ud800", "x" * 3000, Word("b"), Letter.A, Letter.Z]
     numbers = [3.0, 3, -math.inf, math.nan, 10**400, Whole(7), Length(2.5), Fraction(1, 3)]
     vectors = [[1.0, 2.0], (1, 2), [math.nan, 1e300], (Whole(1), Length(2)), [Fraction(1, 3), 0]]
-    if np is not None:
-        words.append(np.str_("b"))
-        numbers += [np.float64(3), np.float32(1e30), np.int8(-3), np.float16("nan")]
-        vectors += [np.array([1.0, 2.0]), np.array([1, 2], np.int8)]
+    words.append(np.str_("b"))
+    numbers += [np.float64(3), np.float32(1e30), np.int8(-3), np.float16("nan")]
+    vectors += [np.array([1.0, 2.0]), np.array([1, 2], np.int8)]
     return {
         **dict.fromkeys(("category", "item"), words),
         **{each: [*words, None] for each in ("maybe", "string", "grade")},

@@ -7,11 +7,12 @@ import json
 import threading
 import time
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 
 import pytest
 from device_plans import metric, plan
+from oblivious import LocalServer
 from waiting import wait_until
 
 from clientsdk import fetch_plan
@@ -42,24 +43,17 @@ class Handler(BaseHTTPRequestHandler):
             while self.server.drips and not self.server.ended.wait(0.05):
                 self.wfile.write(self.server.drips)
 
-    def log_message(self, *_: object) -> None:
-        pass
 
-
-class Server(ThreadingHTTPServer):
+class Server(LocalServer):
     """Serves one document."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.status, self.content, self.pause = 200, ServedPlans([PLAN, LATER, OTHER]).body, 0.0
         #: With what an answer goes on and on until the test has ended.
         self.drips = b""
         self.ended = threading.Event()
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
 
 @pytest.fixture
@@ -67,7 +61,6 @@ def server():
     with Server() as server:
         yield server
         server.ended.set()
-        server.shutdown()
 
 
 def fetch(server: Server, *pinned, **options):

@@ -20,7 +20,6 @@ from sotto.errors import ParameterError, PublishError
 def collector():
     with Collector() as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture

@@ -42,12 +42,18 @@ def cluster():
         yield broker
 
 
+@pytest.fixture
+def publisher(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+    yield publisher
+    publisher.close()
+
+
 @pytest.mark.parametrize(("asked", "after"), [((), None), ((250.0, 7_000.0), 7.0)])
 def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
-    cluster, monkeypatch, asked, after
+    cluster, monkeypatch, asked, after, publisher
 ):
     """The played cluster has no quotas: what one would answer is noted where the client does."""
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     publisher.publish(0, message(b"message"))
     for milliseconds in asked:
         producer_of(publisher)._metrics.get_sensor("throttle-time").record(milliseconds)
@@ -59,7 +65,6 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
     with pytest.raises(PublishError, match="in time") as told:
         publisher.sync()
     assert told.value.retry_after == after
-    publisher.close()
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip", None])
@@ -107,8 +112,7 @@ def test_a_wrong_number_of_partitions_is_refused(cluster):
 
 @pytest.mark.real_randomness
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_child_of_a_fork_has_connections_of_its_own(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+def test_a_child_of_a_fork_has_connections_of_its_own(cluster, publisher):
     publisher.publish(0, message(b"before"))
     publisher.sync()
     pid = os.fork()
@@ -142,9 +146,8 @@ class _Stuck:
         raise KafkaTimeoutError("nobody answers")
 
 
-def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
+def test_every_thread_whose_messages_may_be_lost_is_told(publisher):
     """Not only the one that asks first."""
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     publisher.publish(0, message(b"there"))
     publisher.sync()
     told = []
@@ -171,11 +174,9 @@ def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     thread.join(600)
     assert len(told) == 1
     publisher.publish(2, message(b"a new connection"))
-    publisher.close()
 
 
-def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+def test_what_is_published_while_another_thread_closes_is_in_doubt(publisher):
     publisher.publish(0, message(b"there"))
     told = []
 
@@ -252,9 +253,8 @@ def test_no_message_is_logged_whatever_the_level(cluster, caplog, monkeypatch):
     assert len({(record.name, record.lineno) for record in said}) == len(said)
 
 
-def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
+def test_too_much_in_flight_waits_and_then_fails(monkeypatch, publisher):
     monkeypatch.setattr("clientsdk.publishers.kafka.IN_FLIGHT_BYTES", 2 * SIZE - 20)
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     for number in range(20):
         publisher.publish(number, message(bytes(60)))
     assert publisher._held <= 2 * SIZE
@@ -264,7 +264,6 @@ def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
     assert publisher._held == 0
     with pytest.raises(PublishError, match="reached"):
         publisher.sync()
-    publisher.close()
 
 
 @pytest.mark.real_randomness
@@ -285,8 +284,7 @@ def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
     )
 
 
-def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster, publisher):
     for each in (1, 2, 1):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     first, second = (producer_of(publisher, pseudonym(each)) for each in (1, 2))
@@ -299,8 +297,9 @@ def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
     assert len(taken(cluster, 3)) == 3
 
 
-def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, monkeypatch):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(
+    cluster, monkeypatch, publisher
+):
     used, ended = [], []
     end = kafka_connections.Connection.end
     monkeypatch.setattr(
@@ -322,8 +321,7 @@ def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, mo
     assert len(taken(cluster, kafka_connections.LIMIT + 3)) == kafka_connections.LIMIT + 3
 
 
-def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(publisher):
     for each in range(kafka_connections.LIMIT):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.sync()
@@ -333,11 +331,9 @@ def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     with pytest.raises(PublishError, match="reached"):
         publisher.sync()
-    publisher.close()
 
 
-def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
+def test_threads_of_many_pseudonyms_share_one_publisher(cluster, publisher):
     failed = []
 
     def send(thread):

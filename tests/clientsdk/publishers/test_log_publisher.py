@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from device_plans import DAY, START, WEEK, metric, plan, reporter
+from device_plans import DAY, START, WEEK, metric, plan, reporter, seeded
 from messages import message, pseudonym
 from scripts import start
 
 from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.publishers import Buffered, log
 from clientsdk.publishers.log import LIMIT
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock
 from sotto.errors import PublishError
 from sotto.log.reader import LogReader, partitions
 from sotto.wire.format import decode_message
@@ -173,10 +173,8 @@ def held(directory):
 
 def test_no_partition_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
-    client = SeededClient(
+    client = seeded(
         plan(metric("colour", "every", 30), ceilings={"period": 10**9, "lifetime": 10**9}),
-        seed=1,
-        clock=FakeClock(START),
         publisher=publisher,
         leaks_values=True,
     )

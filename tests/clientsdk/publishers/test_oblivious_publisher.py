@@ -52,7 +52,6 @@ def relay(behind):
     with Relay() as server:
         server.answer = behind
         yield server
-        server.shutdown()
 
 
 @pytest.fixture

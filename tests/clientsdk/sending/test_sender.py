@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import START, VAST, metric, plan, reports
+from device_plans import VAST, metric, plan, reports, seeded
 
 from clientsdk import MemoryPublisher
 from clientsdk.store import rollback_guard
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 from sotto.wire.format import MAX_MESSAGE
 
@@ -30,10 +29,8 @@ class Buffering(MemoryPublisher):
         self.messages += held
 
 
-def device(*metrics, seed=1, **options):
-    changes = options.pop("plan", {})
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(plan(*metrics, **changes), seed=seed, **options)
+def device(*metrics, **options):
+    return seeded(plan(*metrics, ceilings=VAST), **options)
 
 
 def test_a_buffering_publisher_is_believed_only_once_it_has_synced():
@@ -110,9 +107,7 @@ def test_what_is_buffered_when_consent_is_withdrawn_is_not_synced(
 def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 150)
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 2000)
-    client = device(
-        metric("one", "every", 200), metric("two", "every", 200), plan={"ceilings": VAST}
-    )
+    client = device(metric("one", "every", 200), metric("two", "every", 200))
     for _ in range(200):
         client.record("one", "a")
         client.record("two", "b")

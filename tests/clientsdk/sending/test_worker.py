@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
-from device_plans import DAY, START, counted, metric, plan, reports
+from device_plans import DAY, counted, metric, plan, reports, seeded
 from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
@@ -26,8 +27,10 @@ from waiting import at_once
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.sending import backoff, worker
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
+
+#: A plan of one level: on a busy machine the newer of two would go instead.
+ONCE = quick_plan(metric("colour", "every", 100_000, ladder=[(500_000, 0)]))
 
 
 @pytest.fixture
@@ -117,18 +120,12 @@ def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
 
 def due_twice(publisher, **options):
     """A client with a report due of each of two pseudonyms."""
-    clock = FakeClock(START)
-    client = SeededClient(
-        plan(metric("one"), metric("two"), ceilings=VAST),
-        seed=1,
-        clock=clock,
-        publisher=publisher,
-        **options,
-    )
+    compiled = plan(metric("one"), metric("two"), ceilings=VAST)
+    client = seeded(compiled, publisher=publisher, **options)
     client.record("one", "a")
-    clock.advance(days=7)
+    client.clock.advance(days=7)
     client.record("two", "a")
-    clock.advance(hours=3)
+    client.clock.advance(hours=3)
     return client
 
 
@@ -202,8 +199,7 @@ def test_recording_never_waits_for_the_network(path, publisher):
 
 def test_close_returns_in_time_and_what_remains_is_sent_by_the_next(path):
     publisher = Stuck()
-    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
-    client = device(publisher, state=path, compiled=compiled)
+    client = device(publisher, state=path, compiled=ONCE)
     client.record("colour", "a")
     assert publisher.entered.wait(PATIENCE)
     (stuck,) = senders()
@@ -217,7 +213,7 @@ def test_close_returns_in_time_and_what_remains_is_sent_by_the_next(path):
     publisher.let_go.set()
     stuck.join(PATIENCE)
     assert not stuck.is_alive()
-    with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
+    with device(MemoryPublisher(), state=path, compiled=ONCE, background=False) as client:
         assert client.flush().sent == 1
         assert client._outgoing.sender._publisher.messages == publisher.messages
 
@@ -238,8 +234,7 @@ def test_close_ends_a_long_wait_at_once(monkeypatch):
 def test_close_sends_what_is_due_first(monkeypatch, path):
     monkeypatch.setattr(worker.Worker, "_scale", lambda *_: 1e9)
     publisher = Noting()
-    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
-    client = device(publisher, state=path, compiled=compiled)
+    client = device(publisher, state=path, compiled=ONCE)
     client.record("colour", "a")
     wait_until_due(client)
     result = client.close(PATIENCE)
@@ -247,16 +242,14 @@ def test_close_sends_what_is_due_first(monkeypatch, path):
 
 
 def test_the_last_round_of_a_closed_client_ends_in_no_traceback(monkeypatch, path):
-    def closed(*_):
-        raise StoreError("the client is closed")
-
     monkeypatch.setattr(worker.Worker, "_scale", lambda *_: 1e9)
-    monkeypatch.setattr(worker.Worker, "_until_due", closed)
+    monkeypatch.setattr(
+        worker.Worker, "_until_due", Mock(side_effect=StoreError("the client is closed"))
+    )
     tracebacks = []
     monkeypatch.setattr(threading, "excepthook", tracebacks.append)
-    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
     publisher = Failing(PublishError("no broker"))
-    client = device(publisher, state=path, compiled=compiled)
+    client = device(publisher, state=path, compiled=ONCE)
     client.record("colour", "a")
     wait_until_due(client)
     client.close(PATIENCE)
@@ -322,11 +315,9 @@ def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
     publisher = Noting()
     client = device(publisher, state=path)
 
-    def start(_):
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
+        failing = Mock(side_effect=RuntimeError("can't start new thread"))
+        patch.setattr(threading.Thread, "start", failing)
         assert {client.record("colour", "a") for _ in range(3)} == {Outcome.ACCEPTED}
         assert "time was up" in str(client.flush(timeout=0.01).error)
     assert [record.getMessage() for record in caplog.records] == [
@@ -339,8 +330,7 @@ def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
 
 def test_threads_record_while_the_background_sends_and_one_closes(path):
     publisher = Noting()
-    compiled = quick_plan(metric("colour", "every", 100_000, ladder=[(500_000, 0)]))
-    client = device(publisher, state=path, compiled=compiled)
+    client = device(publisher, state=path, compiled=ONCE)
     outcomes: list[Outcome] = []
     going = threading.Event()
 
@@ -362,14 +352,14 @@ def test_threads_record_while_the_background_sends_and_one_closes(path):
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert set(outcomes) <= {Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.CLOSED}
-    with device(publisher, state=path, compiled=compiled, background=False) as client:
+    with device(publisher, state=path, compiled=ONCE, background=False) as client:
         while client.next_due() is not None:
             client.flush()
             time.sleep(RESOLUTION / 1000)
         ledger = client.ledger()
     sent = reports(publisher.messages)
     assert len(sent) == len({report.chain for report in sent}) == outcomes.count(Outcome.ACCEPTED)
-    assert ledger.spent == ledger.reserved == sum(counted(sent, [compiled]).values())
+    assert ledger.spent == ledger.reserved == sum(counted(sent, [ONCE]).values())
 
 
 def test_threads_that_record_first_at_once_start_one_sender():
@@ -398,9 +388,7 @@ def test_a_sender_that_died_is_replaced():
             super().publish(shard, message)
 
     publisher = Deadly()
-    # A metric of one level: on a busy machine the newer of two would go instead.
-    once = quick_plan(metric("colour", "every", 9, ladder=[(500_000, 0)]))
-    with device(publisher, compiled=once) as client:
+    with device(publisher, compiled=ONCE) as client:
         client.record("colour", "a")
         publisher.wait_for(1)
         client._worker._thread.join(PATIENCE)

@@ -8,20 +8,19 @@ import stat
 import threading
 import time
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
-from device_plans import START, VAST, WEEK, Calling, metric, plan, raw
+from device_plans import START, VAST, WEEK, Calling, metric, plan, raw, seeded
 
 from clientsdk import Client, Consent, MemoryPublisher, Outcome
 from clientsdk.store import outbox
 from clientsdk.store.database import TransactionAccess
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError, StoreError
 
 
-def device(path, *metrics, seed=1, **options):
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(plan(*metrics, ceilings=VAST), seed=seed, state=path, **options)
+def device(path, *metrics, **options):
+    return seeded(plan(*metrics, ceilings=VAST), state=path, **options)
 
 
 def ids(client):
@@ -95,9 +94,7 @@ def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
 
 
 def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):
-    def refuse():
-        raise PublishError("no broker")
-
+    refuse = Mock(side_effect=PublishError("no broker"))
     client = device(path, metric("colour"), publisher=Calling(before=refuse))
     client.record("colour", "a")
     with client._store.transaction(TransactionAccess.READ) as connection:

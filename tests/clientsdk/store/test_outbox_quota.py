@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
-from device_plans import START, VAST, plan, string
+from device_plans import VAST, plan, seeded, string
 
-from clientsdk import MemoryPublisher, Outcome, Quota
+from clientsdk import Outcome, Quota
 from clientsdk.settings import SMALLEST_QUOTA
-from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PublishError
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -18,31 +16,12 @@ def state(request, tmp_path):
     return tmp_path / "device.db" if request.param == "file" else None
 
 
-class Down(MemoryPublisher):
-    def __init__(self):
-        super().__init__()
-        self.down = True
-
-    def publish(self, shard, message):
-        if self.down:
-            raise PublishError("no broker")
-        super().publish(shard, message)
-
-
-def device(state, *metrics, quota=None, **options):
-    options.setdefault("publisher", Down())
-    return SeededClient(
-        plan(*(metrics or (string("word", kind="every", limit=100_000),)), ceilings=VAST),
-        seed=options.pop("seed", 1),
-        state=state,
-        clock=options.pop("clock", FakeClock(START)),
-        quota=quota,
-        **options,
-    )
-
-
 def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
-    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
+    client = seeded(
+        plan(string("word", kind="every", limit=100_000), ceilings=VAST),
+        state=state,
+        quota=Quota(bytes=SMALLEST_QUOTA),
+    )
     outcomes = [client.record("word", "dark") for _ in range(3000)]
     taken = outcomes.count(Outcome.ACCEPTED)
     assert 300 < taken < 3000
@@ -55,17 +34,6 @@ def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
     if state is not None:
         assert state.stat().st_size <= SMALLEST_QUOTA + 8192
     # Reports that are sent make room again.
-    client.publisher.down = False
     client.clock.advance(days=8)
     assert client.flush().sent == taken
     assert client.record("word", "dark") is Outcome.ACCEPTED
-
-
-def test_a_full_outbox_is_asked_once_in_a_while(state, monkeypatch):
-    """A refusal that is remembered costs as little as that of a full period."""
-    monkeypatch.setattr("clientsdk.store.store.FORGET_AFTER", 1e9)
-    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
-    while client.record("word", "dark") is Outcome.ACCEPTED:
-        pass
-    monkeypatch.setattr(client, "_recorder", None)
-    assert {client.record("word", "dark") for _ in range(3)} == {Outcome.STORE_FULL}

@@ -7,44 +7,16 @@ from collections import Counter
 import numpy as np
 import pytest
 import statistical
-from device_plans import VAST, WEEK, metric, plan
+from device_plans import VAST, metric, plan, seeded
 
 from clientsdk import Outcome
 from clientsdk.store import device_secrets
 from clientsdk.store.device_secrets import Panel, slot
-from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
+from clientsdk.testing import SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
 
-#: The first period of a cycle, whatever the N of a test: 2912 = 13 · 4 · 56.
-BEGIN = 2912
 SIZES = [1, 2, 13, 26]
-
-
-def device(*metrics, seed=1, changes=None, **options):
-    options.setdefault("clock", FakeClock(BEGIN * WEEK))
-    compiled = plan(*metrics, **{"ceilings": VAST, **(changes or {})})
-    return SeededClient(compiled, seed=seed, **options)
-
-
-def paneled(size, name="colour", kind="first", limit=1, **changes):
-    return metric(name, kind, limit, **({"panel": size} if size > 1 else {}), **changes)
-
-
-def turns(client, periods, name="colour"):
-    """Record once in each of so many periods; return those in which that was accepted."""
-    accepted = []
-    for _ in range(periods):
-        outcome = client.record(name, "a")
-        assert outcome in (Outcome.ACCEPTED, Outcome.NOT_IN_PANEL)
-        if outcome is Outcome.ACCEPTED:
-            accepted.append(client.clock.now // WEEK)
-        client.clock.advance(days=7)
-    return accepted
-
-
-def panel_of(client):
-    return client._store.panel
 
 
 # One turn a cycle.
@@ -113,39 +85,18 @@ def test_slots_of_other_sizes_are_independent():
 # Whatever it is that is refused, nothing is stored, charged or said.
 
 
-def out_of_turn(*metrics, **options):
-    client = device(*metrics, **options)
-    move_to_turn(client, client.plan.metrics[0].name, turn=False)
-    return client
-
-
-@pytest.mark.parametrize("state", [None, "device.db"])
-def test_out_of_turn_nothing_is_stored_or_charged_or_asked_of_the_file(tmp_path, state):
-    client = out_of_turn(paneled(13), state=None if state is None else tmp_path / state)
-    ledger = client.ledger()
-    assert client.record("colour", "a") is Outcome.NOT_IN_PANEL
-    seen = []
-    client._store.database.connection.set_trace_callback(seen.append)
-    client.clock.advance(days=6, hours=23)
-    assert {client.record("colour", "a") for _ in range(5)} == {Outcome.NOT_IN_PANEL}
-    assert seen == []
-    after = client.ledger()
-    assert (after.periods, after.pending, after.reserved) == (ledger.periods, (), 0)
-    assert client.stats().refused == {Outcome.NOT_IN_PANEL: 6}
-    move_to_turn(client, "colour")
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-
-
 # The secret.
 
 
 def test_two_devices_have_two_secrets_and_one_keeps_to_its_place(path, tmp_path, caplog):
-    found = {panel_of(device(metric("colour"), seed=seed)).secret for seed in range(50)}
+    found = {SeededClient(plan(), seed=seed)._store.panel.secret for seed in range(50)}
     assert len(found) == 50
-    client = device(paneled(2), state=path)
-    secret = panel_of(client).secret
+    client = seeded(plan(metric("colour", panel=2), ceilings=VAST), state=path)
+    secret = client._store.panel.secret
     told = [repr(client._store.panel), repr(client), str(client.ledger()), str(client.stats())]
-    turns(client, 8)
+    for _ in range(8):
+        client.record("colour", "a")
+        client.clock.advance(days=7)
     told.append(str(client.preview()))
     client.flush()
     sent = b"".join(body for _, body in client.publisher.messages)

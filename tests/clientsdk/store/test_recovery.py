@@ -5,31 +5,30 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from contextlib import closing, suppress
+from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
-from device_plans import START, WEEK, metric, plan
+from device_plans import START, WEEK, metric, plan, seeded
 from scripts import start
 
-from clientsdk import Consent, Outcome
+from clientsdk import Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import damaged_files, rollback_guard, schema
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock
 from sotto.errors import StoreError
 
 CEILING = 12_000_000
 COST = 2_000_000
 
 
-def device(path, *metrics, seed=1, now=START, consent=False, ceilings=None, **options):
-    return SeededClient(
-        plan(*metrics or (metric("colour", "every", 3),), **options),
-        seed=seed,
-        state=path,
-        clock=FakeClock(now),
-        consent=consent,
-        ceilings=ceilings,
-    )
+PLAN = plan(metric("colour", "every", 3))
+
+
+def device(path, now=START, **options):
+    """A device at which consent is given only by a test."""
+    options = {"consent": False, **options}
+    return seeded(PLAN, state=path, clock=FakeClock(now), **options)
 
 
 def live(path, weeks=2, seed=1):
@@ -58,10 +57,6 @@ def remove(path, *suffixes):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def full(descriptor):
-    raise OSError("full")
-
-
 def test_a_file_of_which_sqlite_says_what_is_no_text(path):
     """Its message repeats a damaged byte, and Python makes no error of it but one of its own."""
     ledger, _ = live(path)
@@ -80,21 +75,6 @@ def test_a_file_of_which_sqlite_says_what_is_no_text(path):
         assert client.ledger().reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
 
 
-@pytest.mark.parametrize("size", [100, 4096, None])
-@pytest.mark.parametrize("byte", [b"\0", b"\xa5"])
-def test_damage_from_the_first_byte_on_without_a_guard_stops_no_later_start(path, size, byte):
-    live(path)
-    remove(path, "-mark", *(["-sending"] if size or byte == b"\0" else []))
-    content = path.read_bytes()
-    path.write_bytes(byte * (size or len(content)) + content[size or len(content) :])
-    for seed in (2, 3):
-        with device(path, seed=seed, now=START + WEEK, consent=True) as client:
-            assert client.consent is Consent.WITHDRAWN
-            ledger = client.ledger()
-            assert ledger.damaged == 1
-            assert ledger.reserved >= ledger.ceilings.lifetime
-
-
 def test_a_withdrawal_erases_what_was_kept_aside(path):
     live(path)
     overwrite(path, 0)
@@ -107,69 +87,29 @@ def test_a_withdrawal_erases_what_was_kept_aside(path):
     assert set(path.with_name("witness").read_bytes()) == {0}
 
 
+def test_what_an_older_version_kept_aside_goes_once_nobody_needs_it(path):
+    """It has the time of its last change, by the clock of the system."""
+    live(path, weeks=1)
+    overwrite(path, 0)
+    device(path, seed=2).close()
+    kept = path.with_name("device.db-damaged-1")
+    os.utime(kept, (START / 1000 - 1, START / 1000 - 1))
+    device(path, seed=3, now=START + PLAN.horizon).close()
+    assert not kept.exists()
+
+
 def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
     live(path)
     overwrite(path, 0)
     with device(path, seed=2, consent=True) as client:
-        monkeypatch.setattr(damaged_files, "_erase", full)
+        monkeypatch.setattr(damaged_files, "_erase", Mock(side_effect=OSError("full")))
         assert not client.withdraw_consent()
         monkeypatch.undo()
         client.flush()
     assert aside(path) == []
 
 
-# Older copies.
-
-
-# The mark itself.
-
-
-def test_consent_beside_another_stores_guard_records_nothing(path):
-    """The mark tells that the file was replaced; what is agreed to there may not be found again."""
-    client = device(path)
-    client.ledger()
-    found = rollback_guard.read(os.fspath(path))
-    rollback_guard.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
-    with pytest.raises(StoreError, match="its place"):
-        client.give_consent()
-    assert client.record("colour", "a") is Outcome.STORE_FULL
-
-
-@pytest.mark.parametrize("name", ["replace", "advance"])
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("when", ["first start", "next start", "damage"])
-def test_a_crash_around_the_guard_is_no_loss(path, monkeypatch, name, after, when):
-    """Killed between mark and commit, in either order: no false alarm, and no loss forgotten."""
-    ledger = None
-    if when != "first start":
-        ledger, _ = live(path)
-    if when == "damage":
-        overwrite(path, 0)
-
-    class Killed(BaseException):
-        pass
-
-    write = getattr(rollback_guard, name)
-
-    def crash(*arguments, **options):
-        if after:
-            write(*arguments, **options)
-        raise Killed
-
-    monkeypatch.setattr(rollback_guard, name, crash)
-    now = START + WEEK
-    with suppress(Killed):
-        device(path, seed=7, now=now).close()
-    monkeypatch.undo()
-    with device(path, seed=8, now=now) as client:
-        found = client.ledger()
-        assert found.restored == 0
-        if when == "damage":
-            assert found.damaged >= 1
-            assert found.reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
-        else:
-            assert found.damaged == found.carried == 0
-            assert found.reserved == (ledger.reserved if ledger else 0)
+# The guard itself.
 
 
 def test_a_guard_holds_sums_and_no_secret(path):
@@ -267,26 +207,6 @@ def test_a_file_that_may_only_be_read(path):
             device(path, seed=2)
     assert path.read_bytes() == content
     assert device(path, seed=3).ledger().damaged == 0
-
-
-def test_a_crash_while_what_is_unknown_is_made_up_for(path, monkeypatch):
-    """The note of a lost store, written before its successor is there, is not that of a new one."""
-    live(path)
-    remove(path, "", "-wal", "-shm")
-    path.with_name("device.db-mark").write_bytes(b"\xa5" * 256)
-    replace = rollback_guard.replace
-
-    def and_die(*arguments, **options):
-        replace(*arguments, **options)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(rollback_guard, "replace", and_die)
-        with pytest.raises(KeyboardInterrupt):
-            device(path, seed=2, now=START + WEEK)
-    with device(path, seed=3, now=START + WEEK, consent=True) as client:
-        assert client.ledger().reserved == client.ledger().ceilings.lifetime
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
 def test_one_file_under_two_names_has_one_guard(path, tmp_path):

@@ -7,18 +7,14 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, alter, metric, plan, tables
+from device_plans import VAST, metric, plan, seeded, tables
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
-from clientsdk.ledger import read_file
-from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from sotto.plan.compiled import Ceilings
 
 
-def device(path, compiled=None, seed=1, **options):
-    options.setdefault("clock", FakeClock(START))
-    return SeededClient(compiled or plan(), seed=seed, state=path, **options)
+def device(path, compiled=None, **options):
+    return seeded(compiled, state=path, **options)
 
 
 def test_the_ledger_refuses_to_spend_what_was_not_reserved(path):
@@ -36,34 +32,6 @@ def test_ceilings_are_epsilons_and_round_down(path):
 
 
 # Stores that cannot be used.
-
-
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("CREATE TABLE theirs (x)", "another application"),
-        ("PRAGMA user_version = 99", "schema 99; this version reads 8"),
-    ],
-)
-def test_a_database_of_another_application_or_of_a_later_version(path, statement, message):
-    if "user_version" in statement:
-        device(path).close()
-    alter(path, statement)
-    for use in (device, read_file):
-        with pytest.raises(StoreError, match=message):
-            use(path)
-
-
-@pytest.mark.parametrize(
-    "content", [None, b"this is not a database" * 100, b"SQLite format 3\0" + b"x" * 5000]
-)
-def test_a_file_that_is_no_database_or_has_no_place(tmp_path, content):
-    path = tmp_path / "device.db" if content else tmp_path / "none" / "device.db"
-    if content:
-        path.write_bytes(content)
-    with pytest.raises(StoreError):
-        device(path)
-    assert content is None or path.read_bytes() == content
 
 
 def test_the_tables_are_those_of_the_schema_s_version(path):
@@ -98,53 +66,6 @@ def test_a_full_disk_refuses_new_values_keeps_the_ledger_and_says_so(path, caplo
     limit_pages(client, 2)
     assert client.flush().sent == taken
     assert {client.record("colour", "a") for _ in range(taken)} == {Outcome.ACCEPTED}
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "DELETE FROM device",
-        "DELETE FROM secret",
-        "UPDATE secret SET value = 'x'",
-        "UPDATE device SET consent = 'perhaps'",
-        "UPDATE device SET period = 'x'",
-        "UPDATE ledger SET reserved = 'x'",
-        "UPDATE ledger SET tallies = '{'",
-        "UPDATE ledger SET tallies = '[1]'",
-        """UPDATE ledger SET tallies = '{"trial/model": "x"}'""",
-        "UPDATE permanent SET response = 'x'",
-        "UPDATE permanent SET response = 7",
-    ],
-)
-def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
-    compiled = plan(metric("model", "constant", ladder=[(500_000, 0), (2_000_000, 0)]))
-    client = device(path, compiled)
-    client.record("model", "a")
-    client.clock.advance(days=7)
-    client._store.keep_up(2901 * WEEK)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO ledger VALUES (2901, 0, 0, '{}')")
-        connection.execute(damage)
-    assert client.record("model", "b") is Outcome.STORE_FULL
-    if "permanent" not in damage:
-        for use in (client.flush, client.ledger):
-            with pytest.raises(StoreError):
-                use()
-        assert not client.withdraw_consent()
-        with device(path, compiled, consent=False) as again:
-            assert again.ledger().damaged == 1
-            assert again.consent is Consent.WITHDRAWN
-            assert again.record("model", "b") is Outcome.NO_CONSENT
-
-
-def test_a_store_that_is_locked_for_long_refuses(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.store.schema.PATIENCE", 0.05)
-    client = device(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert client.record("colour", "a") is Outcome.STORE_FULL
-        other.execute("ROLLBACK")
-    assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
 def test_recording_from_within_a_recording_neither_deadlocks_nor_counts(path):
