@@ -6,12 +6,14 @@ all that follows is the program's.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_ranges import rows_of, together
 from numpy.typing import NDArray
+from scipy import stats
 from statistical import check_at_least, check_binomial, check_variance
 from step_plans import PERIOD, category, plan
 
@@ -156,6 +158,27 @@ def test_differences_of_two_ranges_are_covered_and_found_as_stated() -> None:
     moved = np.array([each.difference for each in found]) + smallest
     errors = np.array([each.standard_error for each in found])
     check_binomial(int(np.sum(np.abs(moved) > 1.95996 * errors)), SEEDS, 0.8, label=f"seed {SEED}")
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2, 4])
+@pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10)])
+def test_differences_of_few_reports_are_covered(epsilon: float, having: tuple[int, int]) -> None:
+    """Shares at their ends, too: every number of answers that there can be is looked at."""
+    made, n = two_values(epsilon, constant=False), 20
+    p, q = made.metrics[0].mechanism.pairs()[0]
+    every, laws, covering = np.arange(n + 1), [], 0.0
+    for true in having:
+        law = stats.binom.pmf(every, true, p)
+        laws.append(np.convolve(law, stats.binom.pmf(every, n - true, q))[: n + 1])
+    parts = [part_of(made, np.full((1, 1), yes), n) for yes in every]
+    later = [part_of(made, np.full((1, 1), yes), n, first=1) for yes in every]
+    for one, other in itertools.product(every, every):
+        found = next(r for r in compared([later[one]], [parts[other]]) if r.item == "v1")
+        assert found.low is not None
+        assert found.high is not None
+        if found.low <= (having[0] - having[1]) / n <= found.high:
+            covering += laws[0][one] * laws[1][other]
+    assert covering >= 0.95
 
 
 def test_differences_of_constant_metrics_are_covered_and_too_wide_by_no_more_than_stated() -> None:
