@@ -19,6 +19,7 @@ from step_plans import PERIOD, category, plan
 
 from pipelines.results.ranges import RangePart, compared
 from pipelines.results.records import RangeComparison
+from pipelines.results.retention import estimate_of
 from sotto.plan.compiled import CompiledPlan
 
 pytestmark = pytest.mark.slow
@@ -179,6 +180,19 @@ def test_differences_of_few_reports_are_covered(epsilon: float, having: tuple[in
         if found.low <= (having[0] - having[1]) / n <= found.high:
             covering += laws[0][one] * laws[1][other]
     assert covering >= 0.95
+
+
+def test_points_of_distributions_are_compared_as_shares_are() -> None:
+    """They are estimated from added counts, and end at 0 and 1 as well."""
+    made, found = two_values(2.0, constant=False), []
+    for first, yes in ((1, 20), (0, 0)):
+        part = part_of(made, np.full((1, 1), yes), 20, first=first)
+        table = np.array([[20 - yes, yes]])
+        row = next(each for each in rows_of(made, "colour", [table]) if each.item == "v1")
+        point = replace(part.items["share", "v1"], drawn=estimate_of(row))
+        found.append(replace(part, items={**part.items, ("cdf", "v1"): point}))
+    ends = {r.kind: (r.low, r.high) for r in compared([found[0]], [found[1]]) if r.item == "v1"}
+    assert ends["cdf"] == pytest.approx(ends["share"])
 
 
 def test_differences_of_constant_metrics_are_covered_and_too_wide_by_no_more_than_stated() -> None:
