@@ -236,7 +236,7 @@ def test_null_experiments_looked_at_after_every_window_hold_the_stated_level() -
 
 
 def test_the_noise_of_small_windows_does_not_make_looks_too_sure() -> None:
-    """What devices keep varies as the average of all windows says, whatever each of them says."""
+    """The part that devices keep varies as the average of all windows says, not as each says."""
     noisy = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(20, 0.9)] * 2, [(20, 0.1)] * 2] * 6))
     plain = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(20, 0.5)] * 2] * 12))
     for field in ("look_low", "look_high", "smallest_found"):
