@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mechanisms.arrays import Floats, Ints, np
-from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
+from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, nothing
 from mechanisms.estimators.frequency import answer_ends, shares
 from mechanisms.number.grid import bit_weights
 from mechanisms.number.questions import BitQuestion, strata_for
@@ -66,13 +66,18 @@ def ratio_of(part: Estimate, whole: Estimate) -> Estimate:
     return Estimate(ratio, error, part.n, part.reports_by_level)
 
 
-def scaled(estimate: Estimate, low: float, high: float) -> Estimate:
-    """Move an estimate from [0, 1] to the metric's range; a region is there already."""
-    length, scores = high - low, estimate.scores
+def scaled(estimate: Estimate, low: float, high: float, step: float = 1.0) -> Estimate:
+    """Move an estimate from [0, 1] to the metric's range; a region is there already.
+
+    A report changes n times the estimate by ``step``: if chance makes few answers, a normal
+    interval is longer by half of that (:attr:`~mechanisms.estimate.ShareNoise.half`).
+    """
+    length, scores, n = high - low, estimate.scores, estimate.n
     return replace(
         estimate,
         value=low + length * estimate.value,
         standard_error=length * estimate.standard_error,
+        half=length * ShareNoise(n, (n * estimate.standard_error) ** 2, (), step).half,
         scores=scores and (low + length * scores[0], low + length * scores[1]),
     )
 
@@ -191,10 +196,12 @@ def _mean(
     ratio = float(strata.weights @ strata.means[:, 0]) / present
     contrast = strata.weights[:, None] * np.array([1.0, -ratio])
     scatter, floor = strata.variances(contrast).sum(axis=1)
-    variance = max(float(scatter) - min(present, 1.0) * spread / n, float(floor))
+    # Few answers may scatter less than they vary. The square of a step is added, as much as the
+    # interval of E. B. Wilson (1927) has beyond that of the scatter.
+    scatter += strata.step**2 - min(present, 1.0) * spread / n
     region = MeanRegion(strata, present, low, high) if n < SCORE_REPORTS else None
     scores = moves and (ratio - (n + 1) * moves[0], ratio + (n + 1) * moves[1])
-    error = variance**0.5 / present
+    error = max(float(scatter), float(floor)) ** 0.5 / present
     return scaled(Estimate(ratio, error, n, by_level, region=region, scores=scores), low, high)
 
 

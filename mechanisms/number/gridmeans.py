@@ -138,14 +138,16 @@ def _mean(
     variance, least = 0.0, 0.0
     for row, reports, sums in zip(table, by_level, levels, strict=True):
         scatter = float(row @ (sums.value - y * sums.present) ** 2)
-        variance += scatter - _spread(row, sums, y)
+        # Few outputs may scatter less than they vary: see mechanisms.number.answers.
+        variance += scatter + sums.step**2 * (reports > 0) - _spread(row, sums, y)
         least += reports * float(sums.variances(min(max(y, -0.5), 0.5)).min())
     error = math.sqrt(max(variance, least)) / present
     few = n < SCORE_REPORTS
     region = GridMeanRegion(levels, by_level, value, present, low, high) if few else None
     each = [sums.value for sums, reports in zip(levels, by_level, strict=True) if reports]
     scores = (0.5 + float(np.min(each)), 0.5 + float(np.max(each))) if missing is None else None
-    return scaled(Estimate(0.5 + y, error, n, by_level, region=region, scores=scores), low, high)
+    found = Estimate(0.5 + y, error, n, by_level, region=region, scores=scores)
+    return scaled(found, low, high, levels[-1].step)
 
 
 def _spread(row: Ints, sums: _LevelSums, y: float) -> float:
@@ -153,8 +155,7 @@ def _spread(row: Ints, sums: _LevelSums, y: float) -> float:
     if sums.square is None or not row.any():
         return 0.0
     each = sums.square - 2 * y * sums.value + y * y * sums.present
-    reports = int(row.sum())
-    total = float(row @ each)
+    reports, total = int(row.sum()), float(row @ each)
     error = math.sqrt(max(float(row @ each**2) - total**2 / reports, 0.0))
     return max(total - _SPREAD_ERRORS * error - reports * sums.rounding, 0.0)
 

@@ -355,14 +355,16 @@ class QuantileRegion:
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:
         """The shares below each stratum's thresholds, unbiased, and their inverse variances."""
-        survival, strata = self.survival, self.survival.strata
-        fit = 1 - survival.falling()
+        fit = 1 - self.survival.falling()
         shares = np.where(np.abs(fit - self.tau) <= _NEAR, self.tau, fit)
-        covariance = strata.hypothetical(1 - shares, min(survival.present, 1.0))
-        contrast = np.array([-1.0, 1.0])
-        variances = np.einsum("i,bij,j->b", contrast, covariance, contrast)
-        below = strata.means @ contrast / survival.present
-        return below, survival.present**2 / variances
+        below = self.survival.strata.means @ [-1.0, 1.0] / self.survival.present
+        return below, self._precisions(shares)
+
+    def _precisions(self, shares: float | Floats) -> Floats:
+        """Return the inverse variances of the shares below thresholds, if these are true."""
+        covariance = self.survival.strata.hypothetical(1 - shares, min(self.survival.present, 1.0))
+        found: Floats = self.survival.present**2 / (covariance @ [-1.0, 1.0] @ [-1.0, 1.0])
+        return found
 
     @cached_property
     def _roots(self) -> Floats:
@@ -371,9 +373,10 @@ class QuantileRegion:
         left = rising_squares(shares, weights, self.tau)[:-1]
         right = rising_squares(-shares[::-1], weights[::-1], -self.tau)[-2::-1]
         free = rising_squares(shares, weights, math.inf)[-1]
-        ratios = weights * (shares - self.tau) ** 2 + left + right - free
-        signs = np.sign(self.survival.middles - self.at)
-        roots: Floats = signs * np.sqrt(np.maximum(ratios, 0.0))
+        # A test of the share tau has the noise of that one: a share near 0 or 1 has far less.
+        own = np.minimum(weights, self._precisions(self.tau))
+        ratios = own * (shares - self.tau) ** 2 + left + right - free
+        roots: Floats = np.sign(self.survival.middles - self.at) * np.sqrt(np.maximum(ratios, 0.0))
         return -falling_fit(-roots, np.ones_like(roots))
 
     def _critical(self, level: float) -> Floats:

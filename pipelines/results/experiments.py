@@ -201,10 +201,12 @@ class _PooledArms:
         scale, kept, anew = self.scored.high - self.scored.low, 0.0, 0.0
         part = shared_part(self.metric)
         for which in (0, 1):
-            reports, means = zip(*(self.average(which, rows) for rows, _ in groups), strict=True)
-            scaled = [min(max((m - self.scored.low) / scale, 0.0), 1.0) for m in means]
-            spreads = np.array([mean * (1 - mean) for mean in scaled])
-            noises = np.maximum([self.law.variance(mean) for mean in scaled] - spreads, 0)
+            reports = [self.average(which, rows)[0] for rows, _ in groups]
+            # The mean of all windows: a spread is concave, so that spreads of the noisy means of
+            # windows would be too small.
+            mean = min(max((self.means[which] - self.scored.low) / scale, 0.0), 1.0)
+            spreads = np.full(len(groups), mean * (1 - mean))
+            noises = np.maximum(self.law.variance(mean) - spreads, 0)
             kept += arm_variance(reports, spreads + part * noises, 0 * noises, times)
             anew += arm_variance(reports, 0 * spreads, (1 - part) * noises)
         return scale**2 * kept, scale**2 * anew

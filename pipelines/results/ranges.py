@@ -314,9 +314,10 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
     for key, one in part.items.items():
         if (two := other.items.get(key)) is None:
             continue
-        found = difference(one.estimate, two.estimate)
-        if nested and key[0] not in NO_AVERAGES:
-            found = _of_segment(part.run, one, two)
+        pair, part_of_all = (one.estimate, two.estimate), nested and key[0] not in NO_AVERAGES
+        # Intervals of few reports end where shares and means must: errors of a difference do not.
+        free = (replace(each, region=None) if each.scores else each for each in pair)
+        found = _of_segment(part.run, one, two) if part_of_all else difference(*free)
         known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
         ends = (found.low, found.high) if known else (None, None)
         yield RangeComparison(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from mechanisms.estimate import Estimate
+from mechanisms.estimate import Estimate, half_step
 from mechanisms.estimators.ratios import covariance_of_numbers, retention
 from pipelines.aggregation.comparison import Ends
 from pipelines.results.fields import grouped
@@ -129,7 +129,8 @@ def estimate_of(row: EstimateRecord, limit: int = 1) -> Estimate:
     if row.forged_down is None or row.forged_up is None:
         return made
     one = (row.reports + 1) / limit
-    return replace(made, scores=(value - one * row.forged_down, value + one * row.forged_up))
+    made = replace(made, scores=(value - one * row.forged_down, value + one * row.forged_up))
+    return replace(made, half=half_step([made], (row.reports * error) ** 2))
 
 
 def ends_of(found: Estimate) -> tuple[float | None, float | None, float | None]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from replicas import replicate
+from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 from vectors import Vector, vectors
 
@@ -138,6 +139,20 @@ def test_small_samples_cover(name: str, epsilon: float, missing: bool) -> None:
         label = f"{name} n {n} epsilon {epsilon} missing {missing} seed {SEED}"
         check_at_least(covering(found, np.nanmean(values)), repeats, 0.95, label=label)
         assert all(each.standard_error > 0 for each in found)
+
+
+@pytest.mark.parametrize("mean", [0.005, 0.015, 0.03, 0.1, 0.3])
+@pytest.mark.parametrize("name", ["duchi", "sampled_bit"])
+def test_means_are_covered_if_few_answers_differ(name: str, mean: float) -> None:
+    """All values are alike, so that answers are binomial, and every number of them is looked at."""
+    n, parameters = 2 * SCORE_REPORTS, {} if name == "duchi" else {"bits": 1}
+    mechanism = number(name, 8, **parameters)
+    yes = np.arange(n + 1)
+    found = [mechanism.numeric([[n - each, each]], 0, 1, ()).mean for each in yes.tolist()]
+    ends = np.array([each.interval() for each in found])
+    share = (mean - found[0].value) / (found[-1].value - found[0].value)
+    law = stats.binom.pmf(yes, n, share)
+    assert law[(ends[:, 0] <= mean) & (mean <= ends[:, 1])].sum() >= 0.94
 
 
 @pytest.mark.parametrize("name", ["threshold", "sampled_bit", "split_bits"])

@@ -94,6 +94,14 @@ def test_quantiles_of_few_reports_are_covered_where_density_falls(
     check_covered(ends, quantile(values, tau), f"{n} {shape} {tau}")
 
 
+@pytest.mark.parametrize("tau", [0.25, 0.75])
+def test_quantiles_of_few_reports_are_covered_where_values_have_two_humps(tau: float) -> None:
+    """Shares are near 0 or 1 one stratum further, and have far less noise there."""
+    middles = (np.arange(50) + 0.5) / 50
+    values = np.concatenate([stats.beta(20, 60).ppf(middles), stats.beta(60, 20).ppf(middles)])
+    check_covered(intervals(values, [8_000_000], tau), quantile(values, tau), f"humps {tau}")
+
+
 def test_quantiles_of_values_that_can_be_missing_are_covered() -> None:
     values = np.random.default_rng(SEED).permutation(rising("beta", 2000))
     values[::3] = math.nan

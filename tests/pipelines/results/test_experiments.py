@@ -235,6 +235,14 @@ def test_null_experiments_looked_at_after_every_window_hold_the_stated_level() -
     check_at_least(daily - always, daily, 0.95, label=f"seed {SEED}: always")
 
 
+def test_the_noise_of_small_windows_does_not_make_looks_too_sure() -> None:
+    """The part that devices keep varies as the average of all windows says, not as each says."""
+    noisy = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(20, 0.9)] * 2, [(20, 0.1)] * 2] * 6))
+    plain = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(20, 0.5)] * 2] * 12))
+    for field in ("look_low", "look_high", "smallest_found"):
+        assert getattr(noisy, field) == pytest.approx(getattr(plain, field), rel=1e-3)
+
+
 def test_a_permanent_response_is_the_same_noise_in_every_window() -> None:
     constant = "  dark:\n    {type: boolean, window: 7d, repeat: {constant: true},\n     ladder: "
     plan = plan_of(DECIDED, constant + "[{epsilon: 1}, {epsilon: 2}]}\n")

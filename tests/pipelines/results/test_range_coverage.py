@@ -6,17 +6,20 @@ all that follows is the program's.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_ranges import rows_of, together
 from numpy.typing import NDArray
+from scipy import stats
 from statistical import check_at_least, check_binomial, check_variance
 from step_plans import PERIOD, category, plan
 
 from pipelines.results.ranges import RangePart, compared
 from pipelines.results.records import RangeComparison
+from pipelines.results.retention import estimate_of
 from sotto.plan.compiled import CompiledPlan
 
 pytestmark = pytest.mark.slow
@@ -156,6 +159,40 @@ def test_differences_of_two_ranges_are_covered_and_found_as_stated() -> None:
     moved = np.array([each.difference for each in found]) + smallest
     errors = np.array([each.standard_error for each in found])
     check_binomial(int(np.sum(np.abs(moved) > 1.95996 * errors)), SEEDS, 0.8, label=f"seed {SEED}")
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2, 4])
+@pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10)])
+def test_differences_of_few_reports_are_covered(epsilon: float, having: tuple[int, int]) -> None:
+    """Shares at their ends, too: every number of answers that there can be is looked at."""
+    made, n = two_values(epsilon, constant=False), 20
+    p, q = made.metrics[0].mechanism.pairs()[0]
+    every, laws, covering = np.arange(n + 1), [], 0.0
+    for true in having:
+        law = stats.binom.pmf(every, true, p)
+        laws.append(np.convolve(law, stats.binom.pmf(every, n - true, q))[: n + 1])
+    parts = [part_of(made, np.full((1, 1), yes), n) for yes in every]
+    later = [part_of(made, np.full((1, 1), yes), n, first=1) for yes in every]
+    for one, other in itertools.product(every, every):
+        found = next(r for r in compared([later[one]], [parts[other]]) if r.item == "v1")
+        assert found.low is not None
+        assert found.high is not None
+        if found.low <= (having[0] - having[1]) / n <= found.high:
+            covering += laws[0][one] * laws[1][other]
+    assert covering >= 0.95
+
+
+def test_points_of_distributions_are_compared_as_shares_are() -> None:
+    """They are estimated from added counts, and end at 0 and 1 as well."""
+    made, found = two_values(2.0, constant=False), []
+    for first, yes in ((1, 20), (0, 0)):
+        part = part_of(made, np.full((1, 1), yes), 20, first=first)
+        table = np.array([[20 - yes, yes]])
+        row = next(each for each in rows_of(made, "colour", [table]) if each.item == "v1")
+        point = replace(part.items["share", "v1"], drawn=estimate_of(row))
+        found.append(replace(part, items={**part.items, ("cdf", "v1"): point}))
+    ends = {r.kind: (r.low, r.high) for r in compared([found[0]], [found[1]]) if r.item == "v1"}
+    assert ends["cdf"] == pytest.approx(ends["share"])
 
 
 def test_differences_of_constant_metrics_are_covered_and_too_wide_by_no_more_than_stated() -> None:
