@@ -124,9 +124,9 @@ class HttpPublisher(Unshared):
     def close(self) -> None:
         """Disconnect at once, or when the message under way is answered."""
         self._closed = True
-        self._rest()
+        self._end_flush()
 
-    def _rest(self) -> None:
+    def _end_flush(self) -> None:
         """Disconnect at the end of a flush, unless a message of another client is under way.
 
         A connection that stayed open would be closed as another pseudonym's is opened, and the two
@@ -195,9 +195,10 @@ class HttpPublisher(Unshared):
             self._lock = allocate_lock()
             connection, self._connection = self._connection, None
             if connection is not None and connection.sock is not None:
-                # Errors are ignored, as those of os.close would not be.
-                descriptor = connection.sock.detach()
-                os.closerange(descriptor, descriptor + 1)
+                try:  # noqa: SIM105
+                    os.close(connection.sock.detach())
+                except OSError:
+                    pass
             self._process = os.getpid()
 
 

@@ -98,8 +98,8 @@ class Sender:
         self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
         self._buffered = publisher if is_buffered(publisher) else None
-        #: Closes a connection for which nothing follows, of publishers that keep one.
-        self._rest = getattr(publisher, "_rest", None)
+        #: Of publishers that keep a connection while a flush lasts: closes it.
+        self._end_flush = getattr(publisher, "_end_flush", None)
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
@@ -136,8 +136,8 @@ class Sender:
             error: SottoError | None
             if self._lock.take(min(task.patience, task.left)):
                 error = self._send(now, task)
-                if self._rest is not None:
-                    self._rest()
+                if self._end_flush is not None:
+                    self._end_flush()
             else:
                 error = SentElsewhereError("another process is sending what is due")
             if task.sent:

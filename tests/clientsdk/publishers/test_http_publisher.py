@@ -7,12 +7,13 @@ import threading
 import time
 
 import pytest
-from device_plans import reporter
+from device_plans import metric, reporter
 from messages import message
 from publishing import Collector, Handler, refuse
 from waiting import wait_until
 
 from clientsdk.publishers.http import Address, HttpPublisher
+from clientsdk.sending import sender
 from sotto.errors import ParameterError, PublishError
 
 
@@ -120,10 +121,25 @@ def test_a_connection_ends_with_the_flush_that_made_it(collector, publisher, mon
     """Otherwise it would end when another pseudonym's begins."""
     ended = threading.Event()
     monkeypatch.setattr(Handler, "finish", lambda handler: ended.set())
-    client = reporter(publisher)
+    monkeypatch.setattr(sender, "BATCH", 1)
+    client = reporter(publisher, metric("colour", "every", 2))
+    client.record("colour", "b")
     client.clock.advance(hours=2)
-    assert client.flush().sent == 1
+    client.flush()
+    assert collector.connections == 2 * collector.connections[:1]
     assert ended.wait(300)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_child_of_a_fork_has_a_connection_of_its_own(collector, publisher, closed):
+    publisher.publish(3, message())
+    if closed:
+        # As by a child that closes all that it has inherited.
+        publisher._connection.sock.close()
+    # As after a fork.
+    publisher._process = 0
+    publisher.publish(3, message())
+    assert len(set(collector.connections)) == 2
 
 
 def test_closing_does_not_wait_for_a_message_under_way(collector, publisher):
