@@ -35,7 +35,7 @@ from clientsdk.store import rollback_guard
 from clientsdk.store.store import Store
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, reported
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
-from sotto.errors import PlanError, StoreError
+from sotto.errors import PlanError, StoreError, ValueTypeError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
@@ -104,7 +104,8 @@ class DeviceMachine:
         verb, *words = rest.split()
         came = self._step(who, [verb, *words])
         self._settle_debts()
-        wanted = " ".join(expected.split()) if arrow else _USUAL.get(verb, came)
+        usual = words[0] if verb in ("unchanged", "silent", "foreseen") else verb
+        wanted = " ".join(expected.split()) if arrow else _USUAL.get(usual, came)
         if arrow and [verb, *words] in (["ledger"], ["unchanged", "ledger"]):
             keys = [each.split()[0] for each in wanted.split(", ")]
             came = ", ".join(f"{key} {self._of_ledger(who, key)}" for key in keys)
@@ -201,7 +202,10 @@ class DeviceMachine:
     def _feed(self, who: str, words: list[str]) -> str:
         """``feed load 12``, ``feed dark true``: a value of which plans measure something."""
         source, value = words
-        return _said(self.clients[who].record(source, json.loads(value)))
+        try:
+            return _said(self.clients[who].record(source, json.loads(value)))
+        except ValueTypeError:
+            return "ValueTypeError"
 
     def _flush(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
@@ -312,12 +316,12 @@ class DeviceMachine:
         A preview does not show what is still being counted.
         """
         counting = bool(self.clients[who]._recorder.counter)
-        before, shown = len(self.receiver.messages), self.clients[who].preview().messages
+        shown, sent = self.clients[who].preview().messages, []
         while (due := self.clients[who].next_due()) is not None:
-            self.clock.now = max(self.clock.now, due)
+            self.clock.now, before = max(self.clock.now, due), len(self.receiver.messages)
             assert "Error" not in self._flush(who, [])
-        sent = self.receiver.messages[before:]
-        assert counting or {(each.shard, each.data) for each in shown} == {*sent}
+            sent += [(self.clock.now, *each) for each in self.receiver.messages[before:]]
+        assert counting or [(each.due, each.shard, each.data) for each in shown] == sent
 
     def _forget(self, who: str, words: list[str]) -> None:
         """Let the moment pass for which refusals are remembered, and the file is not looked for."""
@@ -325,8 +329,9 @@ class DeviceMachine:
         self.clients[who]._store.database.look_again = 0.0
 
     def _remember(self, who: str, words: list[str]) -> None:
-        """Let refusals be remembered until they are forgotten, and the file not be looked for."""
-        self._patches.enter_context(mock.patch("clientsdk.store.store.FORGET_AFTER", 1e9))
+        """``remember``: let refusals be remembered until they are forgotten; ``nothing``: not."""
+        after = 0 if words else 1e9
+        self._patches.enter_context(mock.patch("clientsdk.store.store.FORGET_AFTER", after))
 
     def _receiver(self, who: str, words: list[str]) -> None:
         """``receiver refuses``; ``receiver breaks 1``: after it has taken one message."""
@@ -356,9 +361,8 @@ class DeviceMachine:
         """
         (when, *steps) = words
 
-        def go_on() -> None:
-            for step in " ".join(steps).split(" then "):
-                self._step(who, step.split())
+        def go_on() -> list[str]:
+            return [self._step(who, step.split()) for step in " ".join(steps).split(" then ")]
 
         if when not in _AMID:
             self.receiver.meanwhile[when] = go_on
@@ -368,10 +372,11 @@ class DeviceMachine:
 
         def late(*given: object) -> object:
             patch.stop()
-            go_on()
+            assert not {"no", "StoreError"} & {*go_on()}
             return function(*given)
 
         (patch := mock.patch.object(place, name, late)).start()
+        self._patches.callback(patch.stop)
 
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
