@@ -15,7 +15,7 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
@@ -115,7 +115,13 @@ class DeviceMachine:
 
     def _step(self, who: str, words: list[str]) -> str:
         verb, *rest = words
-        return str(getattr(self, f"_{verb}")(who, rest))
+        try:
+            return str(getattr(self, f"_{verb}")(who, rest))
+        except (PlanError, StoreError, ValueTypeError, KeyboardInterrupt) as error:
+            if verb not in _MAY_FAIL:
+                raise
+            self.log.add(str(error))
+            return "StoreError" if isinstance(error, StoreError) else type(error).__name__
 
     def _settle_debts(self) -> None:
         stores = [each._store for each in self.clients.values() if each._is_open]
@@ -146,18 +152,15 @@ class DeviceMachine:
             options["settings"] = Settings(disabled=True)
         if given not in self.plans:
             self.plans.append(given)
-        try:
-            client = SeededClient(
-                given,
-                seed=self._seed,
-                state=self.path,
-                clock=self.clock,
-                publisher=self.receiver,
-                consent="without" not in said,
-                **options,  # type: ignore[arg-type]
-            )
-        except (PlanError, StoreError) as error:
-            return type(error).__name__
+        client = SeededClient(
+            given,
+            seed=self._seed,
+            state=self.path,
+            clock=self.clock,
+            publisher=self.receiver,
+            consent="without" not in said,
+            **options,  # type: ignore[arg-type]
+        )
         self.clients[who] = client
         self.tallies[client] = Tally()
         return "started"
@@ -202,19 +205,11 @@ class DeviceMachine:
     def _feed(self, who: str, words: list[str]) -> str:
         """``feed load 12``, ``feed dark true``: a value of which plans measure something."""
         source, value = words
-        try:
-            return _said(self.clients[who].record(source, json.loads(value)))
-        except ValueTypeError:
-            return "ValueTypeError"
+        return _said(self.clients[who].record(source, json.loads(value)))
 
     def _flush(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
-        try:
-            result = client.flush()
-        except StoreError:
-            return "StoreError"
-        except KeyboardInterrupt:
-            return "KeyboardInterrupt"
+        result = client.flush()
         self.tallies[client].sent += result.sent
         self.tallies[client].lapsed += result.lapsed
         return of_flush(result)
@@ -269,24 +264,16 @@ class DeviceMachine:
     def _agree(self, who: str, words: list[str]) -> str:
         again = "again" in words
         groups = [each for each in words if each != "again"] or None
-        return self._yes(lambda: self.clients[who].give_consent(groups=groups, again=again))
+        return _YES[self.clients[who].give_consent(groups=groups, again=again)]
 
     def _withdraw(self, who: str, words: list[str]) -> str:
-        return self._yes(lambda: self.clients[who].withdraw_consent(groups=words or None))
+        return _YES[self.clients[who].withdraw_consent(groups=words or None)]
 
     def _renew(self, who: str, words: list[str]) -> str:
         again = "again" in words
         amounts = [each for each in words if each != "again"]
         wanted = ceilings(*amounts) if amounts else None
-        return self._yes(lambda: self.clients[who].renew_consent(wanted, again=again))
-
-    def _yes(self, call: Callable[[], bool]) -> str:
-        try:
-            return "yes" if call() else "no"
-        except PlanError:
-            return "PlanError"
-        except StoreError:
-            return "StoreError"
+        return _YES[self.clients[who].renew_consent(wanted, again=again)]
 
     # Steps of time, of the receiver and of failures.
 
@@ -400,8 +387,8 @@ class DeviceMachine:
             raise KeyboardInterrupt
 
         with mock.patch.object(rollback_guard, name, end), suppress(KeyboardInterrupt):
-            self._step(who, steps[steps[0] == "after" :])
-            self._close(who, [])
+            if self._step(who, steps[steps[0] == "after" :]) == "started":
+                self._close(who, [])
 
     @contextmanager
     def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
@@ -573,7 +560,8 @@ class DeviceMachine:
     def _of_ledger(self, who: str, key: str) -> str:
         try:
             ledger = self._read_ledger(who)
-        except StoreError:
+        except StoreError as error:
+            self.log.add(str(error))
             return "StoreError"
         return LEDGER[key](ledger)
 
@@ -617,10 +605,7 @@ class DeviceMachine:
             shown = self.clients[who].preview()
             assert self.path is None or preview_file(self.path, self.clock.now) == shown
         else:
-            try:
-                shown = preview_file(self.path, self.clock.now)
-            except StoreError:
-                return "StoreError"
+            shown = preview_file(self.path, self.clock.now)
         assert [*shown.reports] == sorted(shown.reports, key=lambda each: each.due)
         assert all(1 <= each.level <= each.levels for each in shown.reports)
         return names_of({each.metric for each in shown.reports})
@@ -634,10 +619,7 @@ class DeviceMachine:
         return str(len({each.pseudonym for each in reports(self.receiver.messages)}))
 
     def _due(self, who: str, words: list[str]) -> str:
-        try:
-            due = self.clients[who].next_due()
-        except StoreError:
-            return "StoreError"
+        due = self.clients[who].next_due()
         return "nothing" if due is None else f"after {(due - START) // 3_600_000}h"
 
     def _aside(self, who: str, words: list[str]) -> str:
@@ -645,7 +627,7 @@ class DeviceMachine:
         return str(len(list(self.path.parent.glob("*-damaged-*[0-9]"))))
 
     def _told(self, who: str, words: list[str]) -> str:
-        """``told once TEXT -> yes``: whether a line that was logged has a text."""
+        """``told once TEXT -> yes``: whether a line that was logged, or an error, has a text."""
         count, *text = words
         found = sum(" ".join(text) in line for line in self.log.all)
         return "yes" if found == {"once": 1, "never": 0}[count] else f"{found} times"
@@ -661,6 +643,9 @@ def _said(outcome: Outcome) -> str:
     return outcome.value.replace("_", " ")
 
 
+_YES = {True: "yes", False: "no"}
+#: Steps of which an error may come.
+_MAY_FAIL = {"start", "feed", "flush", "agree", "withdraw", "renew", "shown", "due"}
 #: The result of a step that expects none.
 _USUAL = {
     **dict.fromkeys(("record", "count", "reach", "feed"), "accepted"),
