@@ -15,7 +15,7 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
@@ -35,7 +35,7 @@ from clientsdk.store import rollback_guard
 from clientsdk.store.store import Store
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, reported
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
-from sotto.errors import PlanError, StoreError
+from sotto.errors import PlanError, StoreError, ValueTypeError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
@@ -104,7 +104,8 @@ class DeviceMachine:
         verb, *words = rest.split()
         came = self._step(who, [verb, *words])
         self._settle_debts()
-        wanted = " ".join(expected.split()) if arrow else _USUAL.get(verb, came)
+        usual = words[0] if verb in ("unchanged", "silent", "foreseen") else verb
+        wanted = " ".join(expected.split()) if arrow else _USUAL.get(usual, came)
         if arrow and [verb, *words] in (["ledger"], ["unchanged", "ledger"]):
             keys = [each.split()[0] for each in wanted.split(", ")]
             came = ", ".join(f"{key} {self._of_ledger(who, key)}" for key in keys)
@@ -114,7 +115,13 @@ class DeviceMachine:
 
     def _step(self, who: str, words: list[str]) -> str:
         verb, *rest = words
-        return str(getattr(self, f"_{verb}")(who, rest))
+        try:
+            return str(getattr(self, f"_{verb}")(who, rest))
+        except (PlanError, StoreError, ValueTypeError, KeyboardInterrupt) as error:
+            if verb not in _MAY_FAIL:
+                raise
+            self.log.add(str(error))
+            return "StoreError" if isinstance(error, StoreError) else type(error).__name__
 
     def _settle_debts(self) -> None:
         stores = [each._store for each in self.clients.values() if each._is_open]
@@ -145,18 +152,15 @@ class DeviceMachine:
             options["settings"] = Settings(disabled=True)
         if given not in self.plans:
             self.plans.append(given)
-        try:
-            client = SeededClient(
-                given,
-                seed=self._seed,
-                state=self.path,
-                clock=self.clock,
-                publisher=self.receiver,
-                consent="without" not in said,
-                **options,  # type: ignore[arg-type]
-            )
-        except (PlanError, StoreError) as error:
-            return type(error).__name__
+        client = SeededClient(
+            given,
+            seed=self._seed,
+            state=self.path,
+            clock=self.clock,
+            publisher=self.receiver,
+            consent="without" not in said,
+            **options,  # type: ignore[arg-type]
+        )
         self.clients[who] = client
         self.tallies[client] = Tally()
         return "started"
@@ -205,12 +209,7 @@ class DeviceMachine:
 
     def _flush(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
-        try:
-            result = client.flush()
-        except StoreError:
-            return "StoreError"
-        except KeyboardInterrupt:
-            return "KeyboardInterrupt"
+        result = client.flush()
         self.tallies[client].sent += result.sent
         self.tallies[client].lapsed += result.lapsed
         return of_flush(result)
@@ -265,24 +264,16 @@ class DeviceMachine:
     def _agree(self, who: str, words: list[str]) -> str:
         again = "again" in words
         groups = [each for each in words if each != "again"] or None
-        return self._yes(lambda: self.clients[who].give_consent(groups=groups, again=again))
+        return _YES[self.clients[who].give_consent(groups=groups, again=again)]
 
     def _withdraw(self, who: str, words: list[str]) -> str:
-        return self._yes(lambda: self.clients[who].withdraw_consent(groups=words or None))
+        return _YES[self.clients[who].withdraw_consent(groups=words or None)]
 
     def _renew(self, who: str, words: list[str]) -> str:
         again = "again" in words
         amounts = [each for each in words if each != "again"]
         wanted = ceilings(*amounts) if amounts else None
-        return self._yes(lambda: self.clients[who].renew_consent(wanted, again=again))
-
-    def _yes(self, call: Callable[[], bool]) -> str:
-        try:
-            return "yes" if call() else "no"
-        except PlanError:
-            return "PlanError"
-        except StoreError:
-            return "StoreError"
+        return _YES[self.clients[who].renew_consent(wanted, again=again)]
 
     # Steps of time, of the receiver and of failures.
 
@@ -312,12 +303,12 @@ class DeviceMachine:
         A preview does not show what is still being counted.
         """
         counting = bool(self.clients[who]._recorder.counter)
-        before, shown = len(self.receiver.messages), self.clients[who].preview().messages
+        shown, sent = self.clients[who].preview().messages, []
         while (due := self.clients[who].next_due()) is not None:
-            self.clock.now = max(self.clock.now, due)
+            self.clock.now, before = max(self.clock.now, due), len(self.receiver.messages)
             assert "Error" not in self._flush(who, [])
-        sent = self.receiver.messages[before:]
-        assert counting or {(each.shard, each.data) for each in shown} == {*sent}
+            sent += [(self.clock.now, *each) for each in self.receiver.messages[before:]]
+        assert counting or [(each.due, each.shard, each.data) for each in shown] == sent
 
     def _forget(self, who: str, words: list[str]) -> None:
         """Let the moment pass for which refusals are remembered, and the file is not looked for."""
@@ -325,8 +316,9 @@ class DeviceMachine:
         self.clients[who]._store.database.look_again = 0.0
 
     def _remember(self, who: str, words: list[str]) -> None:
-        """Let refusals be remembered until they are forgotten, and the file not be looked for."""
-        self._patches.enter_context(mock.patch("clientsdk.store.store.FORGET_AFTER", 1e9))
+        """``remember``: let refusals be remembered until they are forgotten; ``nothing``: not."""
+        after = 0 if words else 1e9
+        self._patches.enter_context(mock.patch("clientsdk.store.store.FORGET_AFTER", after))
 
     def _receiver(self, who: str, words: list[str]) -> None:
         """``receiver refuses``; ``receiver breaks 1``: after it has taken one message."""
@@ -356,9 +348,8 @@ class DeviceMachine:
         """
         (when, *steps) = words
 
-        def go_on() -> None:
-            for step in " ".join(steps).split(" then "):
-                self._step(who, step.split())
+        def go_on() -> list[str]:
+            return [self._step(who, step.split()) for step in " ".join(steps).split(" then ")]
 
         if when not in _AMID:
             self.receiver.meanwhile[when] = go_on
@@ -368,10 +359,11 @@ class DeviceMachine:
 
         def late(*given: object) -> object:
             patch.stop()
-            go_on()
+            assert not {"no", "StoreError"} & {*go_on()}
             return function(*given)
 
         (patch := mock.patch.object(place, name, late)).start()
+        self._patches.callback(patch.stop)
 
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
@@ -395,8 +387,8 @@ class DeviceMachine:
             raise KeyboardInterrupt
 
         with mock.patch.object(rollback_guard, name, end), suppress(KeyboardInterrupt):
-            self._step(who, steps[steps[0] == "after" :])
-            self._close(who, [])
+            if self._step(who, steps[steps[0] == "after" :]) == "started":
+                self._close(who, [])
 
     @contextmanager
     def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
@@ -568,7 +560,8 @@ class DeviceMachine:
     def _of_ledger(self, who: str, key: str) -> str:
         try:
             ledger = self._read_ledger(who)
-        except StoreError:
+        except StoreError as error:
+            self.log.add(str(error))
             return "StoreError"
         return LEDGER[key](ledger)
 
@@ -612,10 +605,7 @@ class DeviceMachine:
             shown = self.clients[who].preview()
             assert self.path is None or preview_file(self.path, self.clock.now) == shown
         else:
-            try:
-                shown = preview_file(self.path, self.clock.now)
-            except StoreError:
-                return "StoreError"
+            shown = preview_file(self.path, self.clock.now)
         assert [*shown.reports] == sorted(shown.reports, key=lambda each: each.due)
         assert all(1 <= each.level <= each.levels for each in shown.reports)
         return names_of({each.metric for each in shown.reports})
@@ -629,10 +619,7 @@ class DeviceMachine:
         return str(len({each.pseudonym for each in reports(self.receiver.messages)}))
 
     def _due(self, who: str, words: list[str]) -> str:
-        try:
-            due = self.clients[who].next_due()
-        except StoreError:
-            return "StoreError"
+        due = self.clients[who].next_due()
         return "nothing" if due is None else f"after {(due - START) // 3_600_000}h"
 
     def _aside(self, who: str, words: list[str]) -> str:
@@ -640,7 +627,7 @@ class DeviceMachine:
         return str(len(list(self.path.parent.glob("*-damaged-*[0-9]"))))
 
     def _told(self, who: str, words: list[str]) -> str:
-        """``told once TEXT -> yes``: whether a line that was logged has a text."""
+        """``told once TEXT -> yes``: whether a line that was logged, or an error, has a text."""
         count, *text = words
         found = sum(" ".join(text) in line for line in self.log.all)
         return "yes" if found == {"once": 1, "never": 0}[count] else f"{found} times"
@@ -656,6 +643,9 @@ def _said(outcome: Outcome) -> str:
     return outcome.value.replace("_", " ")
 
 
+_YES = {True: "yes", False: "no"}
+#: Steps of which an error may come.
+_MAY_FAIL = {"start", "feed", "flush", "agree", "withdraw", "renew", "shown", "due"}
 #: The result of a step that expects none.
 _USUAL = {
     **dict.fromkeys(("record", "count", "reach", "feed"), "accepted"),

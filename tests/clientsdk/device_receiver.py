@@ -63,5 +63,9 @@ class LogLines(logging.Handler):
         self.all: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-        self.all.append(self.lines[-1])
+        self.add(self.format(record))
+
+    def add(self, line: str) -> None:
+        """Take a line, or what an error says."""
+        self.lines.append(line)
+        self.all.append(line)

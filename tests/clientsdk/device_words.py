@@ -64,7 +64,9 @@ LEDGER: dict[str, Callable[[Ledger], str]] = {
     "reserved-each": lambda ledger: _amounts(each.reserved for each in ledger.periods),
     "spent-each": lambda ledger: _amounts(each.spent for each in ledger.periods),
     "chains": lambda ledger: "; ".join(map(_chain, ledger.pending)) or "none",
-    "named": lambda ledger: _weeks(each.number for each in ledger.periods if each.pseudonym),
+    "named": lambda ledger: _weeks(
+        e.number for e in ledger.periods if len(e.pseudonym or "") == 32
+    ),
     "waiting": lambda ledger: names_of(each.metric for each in ledger.pending),
     "recorded": lambda ledger: "; ".join(map(_recordings, ledger.periods)) or "nothing",
     "permanent": lambda ledger: _amounts(each.cost for each in ledger.permanent),

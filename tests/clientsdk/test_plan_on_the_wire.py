@@ -1,12 +1,26 @@
-"""A plan can be pinned, by its name on the wire and by the digest of its document."""
+"""The plan's name on the wire is no tag, and an app can pin a plan by it or by its digest."""
 
 from __future__ import annotations
 
 import pytest
-from device_plans import plan, threadless
+from device_plans import DAY, START, WEEK, metric, number, plan, seeded, threadless
 
 from clientsdk import Client, MemoryPublisher
 from sotto.errors import ParameterError, PlanError
+
+
+def test_what_an_aggregator_does_not_need_leaves_no_trace_on_the_wire():
+    other = {"owner": "you@a.example", "expires": START + 521 * WEEK, "retention": 31 * DAY}
+    sent = []
+    for unit, changes in (("km", {}), ("mi", other)):
+        client = seeded(plan(metric("colour"), number("size", unit=unit), **changes))
+        client.record("colour", "b")
+        client.record("size", 3.5)
+        for _ in range(8):
+            client.clock.advance(days=1)
+            client.flush()
+        sent.append(client.publisher.messages)
+    assert sent[0] == sent[1] != []
 
 
 def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):
