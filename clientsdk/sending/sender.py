@@ -98,8 +98,8 @@ class Sender:
         self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
         self._buffered = publisher if is_buffered(publisher) else None
-        #: Of publishers that keep a connection while a flush lasts: closes it.
-        self._end_flush = getattr(publisher, "_end_flush", None)
+        #: Closes the connection of a publisher that keeps one while a flush lasts.
+        self._end_flush = getattr(publisher, "_end_flush", lambda: None)
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
@@ -136,8 +136,7 @@ class Sender:
             error: SottoError | None
             if self._lock.take(min(task.patience, task.left)):
                 error = self._send(now, task)
-                if self._end_flush is not None:
-                    self._end_flush()
+                self._end_flush()
             else:
                 error = SentElsewhereError("another process is sending what is due")
             if task.sent:
