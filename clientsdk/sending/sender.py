@@ -98,7 +98,7 @@ class Sender:
         self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
         self._buffered = publisher if is_buffered(publisher) else None
-        #: Of publishers that keep a connection while a flush lasts: closes it.
+        #: Closes the connection of a publisher that keeps one while a flush lasts.
         self._end_flush = getattr(publisher, "_end_flush", None)
         self._unreadable: dict[int, StoreError] = {}
 
