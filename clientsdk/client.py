@@ -233,9 +233,10 @@ class Client(Unshared):
             self._attend()
 
     def _open(self) -> None:
-        from clientsdk.sending.parts import open_parts
-
         with NoFork():
+            # A child of a fork in the middle of an import would wait for its end for ever.
+            from clientsdk.sending.parts import open_parts
+
             if self._is_open:
                 return
             if self._closed:

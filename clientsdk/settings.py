@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from clientsdk import diagnostics
+from clientsdk.lifecycle import NoFork
 from mechanisms.frozen import frozen, replace
 from sotto.clocks import now_ms
 from sotto.errors import (
@@ -446,7 +447,9 @@ def read_plan(
                 ".json file that sotto plan compile writes"
             ) from error
     read = CompiledPlan.from_json if honoured else read_without_mechanisms
-    plan = given if isinstance(given, CompiledPlan) else read(given)
+    # A child of a fork in the middle of an import would wait for its end for ever.
+    with NoFork():
+        plan = given if isinstance(given, CompiledPlan) else read(given)
     if expect is None:
         return plan
     if not (isinstance(expect, str) and re.fullmatch(r"[0-9a-fA-F]{64}", expect)):
@@ -507,7 +510,8 @@ def checked_segments(plan: CompiledPlan, given: object) -> dict[str, str | None]
 
     Segments are public, and a value that the plan does not list is fine.
     """
-    from sotto.plan.segments import given_segments
+    with NoFork():
+        from sotto.plan.segments import given_segments
 
     said = given_segments(plan.segments, given)
     for name, values in plan.segments:

@@ -270,12 +270,7 @@ class Sender:
         task.again = min((max(0, each.until - now) / 1000 for each in waits.values()), default=inf)
 
     def _conclude(
-        self,
-        pseudonym: Pseudonym,
-        begun: int,
-        took: int,
-        task: FlushTask,
-        error: SottoError | None,
+        self, pseudonym: Pseudonym, begun: int, took: int, task: FlushTask, error: SottoError | None
     ) -> None:
         """Have a pseudonym wait whose attempt failed; nothing of it has a part in others' turns.
 

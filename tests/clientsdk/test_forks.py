@@ -151,6 +151,37 @@ assert client.ledger().periods[0].recordings == {"trial/colour": 3}
 
 
 @pytest.mark.real_randomness
+@pytest.mark.parametrize("module", ["clientsdk.sending.parts", "sotto.plan.segments"])
+def test_a_fork_waits_for_what_a_new_client_imports(path, module):
+    """Its child would wait for the rest of the import for ever."""
+    code = """
+from importlib.machinery import PathFinder
+inside = threading.Event()
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            spec = PathFinder.find_spec(name, path)
+            execute = spec.loader.exec_module
+            def slowly(made):
+                inside.set()
+                time.sleep(0.2)
+                execute(made)
+            spec.loader.exec_module = slowly
+            return spec
+def make():
+    device(metric("colour", "every", 9), segments={}).close()
+sys.modules.pop(module, None)
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=make)
+thread.start()
+inside.wait()
+reap(fork(make, hooks=True))
+thread.join()
+"""
+    run(FORK + f"module = {module!r}" + code, path, "")
+
+
+@pytest.mark.real_randomness
 def test_a_fork_that_waits_for_a_store_keeps_new_ones_away(path):
     """Made meanwhile, a store would be open in both processes."""
     code = """

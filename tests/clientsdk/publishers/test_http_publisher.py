@@ -122,6 +122,8 @@ def test_a_connection_ends_with_the_flush_that_made_it(collector, publisher, mon
     ended = threading.Event()
     monkeypatch.setattr(Handler, "finish", lambda handler: ended.set())
     monkeypatch.setattr(sender, "BATCH", 1)
+    # However slow this machine is.
+    monkeypatch.setattr("clientsdk.publishers.http._IDLE", 3600.0)
     client = reporter(publisher, metric("colour", "every", 2))
     client.record("colour", "b")
     client.clock.advance(hours=2)

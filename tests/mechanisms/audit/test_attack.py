@@ -13,14 +13,7 @@ from statistical import check_at_least
 
 from mechanisms.audit import attack as attacks
 from mechanisms.audit.cases import unit
-from mechanisms.audit.claims import (
-    FALSE_ALARM,
-    LIBRARY,
-    Auditor,
-    Claim,
-    examine,
-    ladder_to,
-)
+from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Auditor, Claim, examine, ladder_to
 from mechanisms.audit.guessing import Attack, fair_bits, guess, key_of, score_key
 from mechanisms.audit.reports import batch_sampler
 from mechanisms.base import Mechanism

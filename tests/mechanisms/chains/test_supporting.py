@@ -14,15 +14,8 @@ import pytest
 from replicas import replicate
 from statistical import check_at_least, check_counts
 
-from mechanisms.category.hadamard import (
-    HadamardResponse,
-    best_blocks,
-    response_variance,
-)
-from mechanisms.category.subset_selection import (
-    SubsetSelection,
-    best_subset_size,
-)
+from mechanisms.category.hadamard import HadamardResponse, best_blocks, response_variance
+from mechanisms.category.subset_selection import SubsetSelection, best_subset_size
 from mechanisms.chains.output_sets import block_order
 from mechanisms.chains.subsets import SubsetChain, uniform_subset
 from mechanisms.errors import ParameterError

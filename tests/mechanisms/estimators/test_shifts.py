@@ -11,14 +11,7 @@ from statistical import check_at_least, check_counts, check_normal, check_varian
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimators import level_models, shifts
-from mechanisms.estimators.shifts import (
-    ALLOWANCE,
-    CLIPPED,
-    FOUND,
-    run_length,
-    threshold_of,
-    watch,
-)
+from mechanisms.estimators.shifts import ALLOWANCE, CLIPPED, FOUND, run_length, threshold_of, watch
 
 pytestmark = pytest.mark.slow
 

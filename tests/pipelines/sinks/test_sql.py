@@ -29,13 +29,7 @@ def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str
     return estimate_row(window(start, revision), 0, "share", item, **known)
 
 
-LATE = {
-    "collector": "tests.example",
-    "generation": 0,
-    "reason": "late",
-    "rows": 4,
-    "requeued": 1,
-}
+LATE = {"collector": "tests.example", "generation": 0, "reason": "late", "rows": 4, "requeued": 1}
 FIRST: dict[str, Any] = {
     "collector": "tests.example",
     "state": "mine",
@@ -79,9 +73,7 @@ def test_what_is_projected_is_there(database):
 def test_changed_windows_are_replaced_and_others_left(database):
     database.project(first())
     later = first(
-        generation=5,
-        changed=[([window(10, 5)], [estimate(10, "blue", 0.5, 5)])],
-        quarantine=[],
+        generation=5, changed=[([window(10, 5)], [estimate(10, "blue", 0.5, 5)])], quarantine=[]
     )
     database.project(later)
     assert [(r["window_start"], r["item"], r["revision"]) for r in database.table(ESTIMATES)] == [
