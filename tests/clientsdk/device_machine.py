@@ -549,7 +549,7 @@ class DeviceMachine:
 
     def _consent(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
-        said = [f"{name} {each.value}" for name, each in client.group_consent.items()]
+        said = [f"{name} {client.group_consent[name].value}" for name, _ in client.plan.groups]
         return ", ".join([client.consent.value, *said])
 
     def _ledger(self, who: str, words: list[str]) -> str:
