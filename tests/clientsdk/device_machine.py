@@ -108,7 +108,7 @@ class DeviceMachine:
         wanted = " ".join(expected.split()) if arrow else _USUAL.get(usual, came)
         if arrow and [verb, *words] in (["ledger"], ["unchanged", "ledger"]):
             keys = [each.split()[0] for each in wanted.split(", ")]
-            came = ", ".join(f"{key} {self._of_ledger(who, key)}" for key in keys)
+            came = ", ".join(f"{key} {self._step(who, ['figure', key])}" for key in keys)
         assert wanted in (came, "anything"), f"came: {came}\nwanted: {wanted}"
         self.invariants.check(verb, came)
         return came
@@ -549,7 +549,7 @@ class DeviceMachine:
 
     def _consent(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
-        said = [f"{name} {each.value}" for name, each in client.group_consent.items()]
+        said = [f"{name} {client.group_consent[name].value}" for name, _ in client.plan.groups]
         return ", ".join([client.consent.value, *said])
 
     def _ledger(self, who: str, words: list[str]) -> str:
@@ -557,13 +557,9 @@ class DeviceMachine:
             self._read_ledger(who)
         return "read"
 
-    def _of_ledger(self, who: str, key: str) -> str:
-        try:
-            ledger = self._read_ledger(who)
-        except StoreError as error:
-            self.log.add(str(error))
-            return "StoreError"
-        return LEDGER[key](ledger)
+    def _figure(self, who: str, words: list[str]) -> str:
+        """One of what ``ledger -> reserved 4, waiting colour`` asks for."""
+        return LEDGER[words[0]](self._read_ledger(who))
 
     def _read_ledger(self, who: str) -> Ledger:
         """The ledger of a client, which its file has too; or that of the file, if it is closed."""
@@ -645,7 +641,7 @@ def _said(outcome: Outcome) -> str:
 
 _YES = {True: "yes", False: "no"}
 #: Steps of which an error may come.
-_MAY_FAIL = {"start", "feed", "flush", "agree", "withdraw", "renew", "shown", "due"}
+_MAY_FAIL = {"start", "feed", "flush", "agree", "withdraw", "renew", "shown", "due", "figure"}
 #: The result of a step that expects none.
 _USUAL = {
     **dict.fromkeys(("record", "count", "reach", "feed"), "accepted"),
