@@ -96,9 +96,9 @@ class Estimate:
         """
         if effect == 1:
             return self
-        root, floor = math.sqrt(effect), self.detection_floor
-        half = effect * self.half or half_step([self], (self.n * self.standard_error) ** 2, effect)
-        wider = replace(self, standard_error=self.standard_error * root, region=None, half=half)
+        root, error, floor = math.sqrt(effect), self.standard_error, self.detection_floor
+        half = max(effect * self.half, half_step([self], (self.n * error) ** 2, effect))
+        wider = replace(self, standard_error=error * root, region=None, half=half)
         return replace(wider, detection_floor=None if floor is None else floor * root)
 
     def under(self, share: float, level: float = 0.95) -> tuple[float, float]:

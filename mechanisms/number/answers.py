@@ -66,10 +66,10 @@ def ratio_of(part: Estimate, whole: Estimate) -> Estimate:
     return Estimate(ratio, error, part.n, part.reports_by_level)
 
 
-def scaled(estimate: Estimate, low: float, high: float, step: float = 1.0) -> Estimate:
+def scaled(estimate: Estimate, low: float, high: float, step: float) -> Estimate:
     """Move an estimate from [0, 1] to the metric's range; a region is there already.
 
-    A report changes n times the estimate by ``step``: if chance makes few answers, a normal
+    An answer changes n times the estimate by ``step``: if chance makes few answers, a normal
     interval is longer by half of that (:attr:`~mechanisms.estimate.ShareNoise.half`).
     """
     length, scores, n = high - low, estimate.scores, estimate.n
@@ -158,7 +158,7 @@ def split_estimates(
         pairs_of_scores = [each.scores or (0.0, 0.0) for each in answers]
         least, most = (float(weights @ ends) for ends in zip(*pairs_of_scores, strict=True))
         total = replace(total, scores=(least, most))
-    return NumericEstimates(scaled(total, low, high), gone, bit_means=bits)
+    return NumericEstimates(scaled(total, low, high, float(weights[0])), gone, bit_means=bits)
 
 
 def _missing_share(cells: Ints, pairs: Floats, draws: int = 1) -> Estimate | None:
@@ -197,12 +197,13 @@ def _mean(
     contrast = strata.weights[:, None] * np.array([1.0, -ratio])
     scatter, floor = strata.variances(contrast).sum(axis=1)
     # Few answers may scatter less than they vary. The square of a step is added, as much as the
-    # interval of E. B. Wilson (1927) has beyond that of the scatter.
+    # variance in the interval of E. B. Wilson (1927) has beyond that of the scatter.
     scatter += strata.step**2 - min(present, 1.0) * spread / n
     region = MeanRegion(strata, present, low, high) if n < SCORE_REPORTS else None
     scores = moves and (ratio - (n + 1) * moves[0], ratio + (n + 1) * moves[1])
     error = max(float(scatter), float(floor)) ** 0.5 / present
-    return scaled(Estimate(ratio, error, n, by_level, region=region, scores=scores), low, high)
+    found = Estimate(ratio, error, n, by_level, region=region, scores=scores)
+    return scaled(found, low, high, n / float(strata.reports.sum()))
 
 
 def _bit_mean(cells: Ints, pairs: Floats) -> Estimate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, kept_interval, nothing, two_sided
@@ -36,7 +36,7 @@ class _LevelSums:
         spread: Floats = self.channel @ each**2 - mean**2
         return spread
 
-    @property
+    @cached_property
     def step(self) -> float:
         """The least difference between the contributions of two outputs."""
         gaps = np.diff(np.unique(self.value[self.channel.any(axis=0)]))

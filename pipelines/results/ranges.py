@@ -315,8 +315,7 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
         if (two := other.items.get(key)) is None:
             continue
         pair, part_of_all = (one.estimate, two.estimate), nested and key[0] not in NO_AVERAGES
-        # Intervals of few reports end where shares and means must: errors of a difference do not.
-        free = (replace(each, region=None) if each.scores else each for each in pair)
+        free = (_unbounded(key[0], each, part.run.metric) for each in pair)
         found = _of_segment(part.run, one, two) if part_of_all else difference(*free)
         known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
         ends = (found.low, found.high) if known else (None, None)
@@ -334,6 +333,18 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
             smallest_found=found.smallest_found if known else None,
             against_reports=two.drawn.n,
         )
+
+
+def _unbounded(kind: str, estimate: Estimate, metric: CompiledMetric) -> Estimate:
+    """Return an estimate whose interval does not end where shares and means must.
+
+    Intervals of few reports do, errors of a difference do not. An interval of a mean that ends
+    before is kept: it can be far shorter than a normal one, as of outputs that are close together.
+    """
+    (low, high), near = estimate.interval(), estimate.standard_error / 1000
+    least, most = (metric.type == "number" and metric.range) or (-math.inf, math.inf)
+    inside = kind == "mean" and least + near < low and high < most - near
+    return replace(estimate, region=None) if estimate.scores and not inside else estimate
 
 
 def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:

@@ -7,12 +7,14 @@ all that follows is the program's.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_ranges import rows_of, together
 from numpy.typing import NDArray
+from plan_texts import plan_head
 from scipy import stats
 from statistical import check_at_least, check_binomial, check_variance
 from step_plans import PERIOD, category, plan
@@ -20,6 +22,7 @@ from step_plans import PERIOD, category, plan
 from pipelines.results.ranges import RangePart, compared
 from pipelines.results.records import RangeComparison
 from pipelines.results.retention import estimate_of
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 pytestmark = pytest.mark.slow
@@ -193,6 +196,27 @@ def test_points_of_distributions_are_compared_as_shares_are() -> None:
         found.append(replace(part, items={**part.items, ("cdf", "v1"): point}))
     ends = {r.kind: (r.low, r.high) for r in compared([found[0]], [found[1]]) if r.item == "v1"}
     assert ends["cdf"] == pytest.approx(ends["share"])
+
+
+def test_means_whose_intervals_do_not_end_at_the_range_are_compared_by_these() -> None:
+    """Outputs of hybrid at epsilon 8 are close together: a normal interval is far longer."""
+    line = "  v: {type: number, range: [0, 1], outside: clip, mechanism: {hybrid: {points: 33}},"
+    head = plan_head("means", (1000, 100000))
+    made = parse_plan(head + line + " window: 7d, ladder: [{epsilon: 8}]}\n").compile()
+    length = made.metrics[0].mechanism.count_length
+    parts = []
+    for first, places in enumerate([(9, 10), (14, 20), (0, 0)]):
+        table = np.zeros((1, length), dtype=np.int64)
+        np.add.at(table[0], [length // 32 * at for at in places], 30)
+        parts.append(together(made, [*rows_of(made, "v", [table], first)]))
+    one, *others = (next(r for r in each.records() if r.kind == "mean") for each in parts)
+    longer = []
+    for other, part in zip(others, parts[1:], strict=True):
+        found = next(r for r in compared(parts[:1], [part]) if r.kind == "mean")
+        up = math.hypot(one.high - one.value, other.value - other.low)
+        longer.append(found.high - found.difference - up)
+    assert longer[0] == pytest.approx(0, abs=1e-6)
+    assert longer[1] > 0.01
 
 
 def test_differences_of_constant_metrics_are_covered_and_too_wide_by_no_more_than_stated() -> None:
