@@ -8,14 +8,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sql
 
 from pipelines.results.documents import Document, HealthDocument
-from pipelines.results.tables import (
-    HEALTH,
-    META,
-    METADATA,
-    REVISIONS,
-    TABLES,
-    Row,
-)
+from pipelines.results.tables import HEALTH, META, METADATA, REVISIONS, TABLES, Row
 
 #: Keys that one query asks for.
 _QUERIED = 500
