@@ -314,8 +314,8 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
     for key, one in part.items.items():
         if (two := other.items.get(key)) is None:
             continue
-        pair, part_of_all = (one.estimate, two.estimate), nested and key[0] not in NO_AVERAGES
-        free = (_unbounded(key[0], each, part.run.metric) for each in pair)
+        part_of_all = nested and key[0] not in NO_AVERAGES
+        free = (_unbounded(key[0], each.estimate, part.run.metric) for each in (one, two))
         found = _of_segment(part.run, one, two) if part_of_all else difference(*free)
         known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
         ends = (found.low, found.high) if known else (None, None)
@@ -341,10 +341,12 @@ def _unbounded(kind: str, estimate: Estimate, metric: CompiledMetric) -> Estimat
     Intervals of few reports do, errors of a difference do not. An interval of a mean that ends
     before is kept: it can be far shorter than a normal one, as of outputs that are close together.
     """
-    (low, high), near = estimate.interval(), estimate.standard_error / 1000
-    least, most = (metric.type == "number" and metric.range) or (-math.inf, math.inf)
-    inside = kind == "mean" and least + near < low and high < most - near
-    return replace(estimate, region=None) if estimate.scores and not inside else estimate
+    if kind == "mean":
+        (low, high), near = estimate.interval(), estimate.standard_error / 1000
+        least, most = (metric.type == "number" and metric.range) or (-math.inf, math.inf)
+        if least + near < low and high < most - near:
+            return estimate
+    return replace(estimate, region=None) if estimate.scores else estimate
 
 
 def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:

@@ -319,6 +319,7 @@ def application(
     async def _refusal(request: Request, error: HTTPException) -> Response:
         text = "" if error.detail == "Not Found" else str(error.detail)
         answer = _notice(request, error.status_code, "Not here", text or "There is no such page.")
+        answer.headers.update(error.headers or {})
         if error.status_code == 405:
             # The framework names the methods of one route, where a path may have several.
             asked = ((each, {**request.scope, "method": each}) for each in ("GET", "HEAD", "POST"))
