@@ -534,6 +534,10 @@ class DeviceMachine:
         """Let a client open its file again at its next step, as every fork does."""
         self.clients[who]._store.database.disconnect()
 
+    def _compact(self, who: str, words: list[str]) -> str:
+        """Erase the traces of what was deleted, before anything else is done with the file."""
+        return _YES[self.clients[who]._store.erasure.scrub(compact=True)]
+
     def _cut(self, who: str, words: list[str]) -> None:
         """``cut guard 256``: keep the first bytes alone."""
         self.accidents = True
