@@ -203,7 +203,8 @@ def test_consent_waits_for_the_disk_and_a_new_file_does_not(path, monkeypatch):
     synced = []
 
     def sync(descriptor, fsync=os.fsync):
-        synced.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        beside = os.path.samestat(os.fstat(descriptor), path.parent.stat())
+        synced.append("folder" if beside else "file")
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", sync)
