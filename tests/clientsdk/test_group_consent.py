@@ -14,7 +14,7 @@ from scripts import KILLS, run
 from clientsdk import Consent, Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
+from sotto.errors import ParameterError, StoreError
 
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 GROUPS = {"look": "How it looks", "use": "What is used"}
@@ -135,3 +135,10 @@ def test_switched_off_and_without_a_file_that_opens_all_is_withdrawn(path, monke
         patch.setattr("clientsdk.store.recovery.open_store", Mock(side_effect=StoreError("no")))
         assert not off.withdraw_consent(groups=["use"])
     assert device(path).consent is WITHDRAWN
+
+
+def test_groups_one_of_which_is_unknown_are_refused(path):
+    client = device(path)
+    for call in (client.give_consent, client.withdraw_consent):
+        with pytest.raises(ParameterError, match="'looks': plan 'trial' has look"):
+            call(groups=["look", "looks"])
