@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from device_plans import WEEK, reports
 
-from clientsdk.ledger import Ledger, read_file
+from clientsdk.ledger import Ledger, read_file, reader
+from clientsdk.sending import sender
 from mechanisms.coins import shard_of
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledPlan
@@ -57,6 +58,8 @@ class Collector:
         self.messages += 1
         if MARK.encode() in message:
             self.wrong.append("a message has a value")
+        if len(message) > sender.MAX_MESSAGE:
+            self.wrong.append("a message is too long")
         found = reports([(shard, message)])
         if len({each.pseudonym for each in found}) != 1:
             self.wrong.append("a message is of two pseudonyms")
@@ -96,8 +99,9 @@ def refused(message: bytes, plan: CompiledPlan, append: int) -> bool:
 class Invariants:
     """Conditions that must hold after every step, whatever came before.
 
-    - One chain has one payload a level, one plan and one event; a message is of one pseudonym and
-      goes to its shard; it is charged for, in the file, before the publisher sees its first byte.
+    - One chain has one payload a level, the one drawn for it, one plan and one event; a message is
+      of one pseudonym, no longer than it may be, and goes to its shard; it is charged for, in the
+      file, before the publisher sees its first byte.
     - A period has one pseudonym, and no other period has it or a key that signed its messages; an
       aggregator accepts every message. An amount that is handed out of it is spent there, one that
       is spent is reserved, and neither ever falls; a refused value reserves nothing, and neither
@@ -134,6 +138,13 @@ class Invariants:
             spent = {each.number: each.spent for each in ledger.periods}
             if any(cost > spent[period] for period, cost in collector.counted().items()):
                 collector.wrong.append("a message is handed over before it is charged for")
+        if ledger is not None:
+            with closing(reader(str(machine.path))) as connection:
+                drawn = dict(connection.execute("SELECT id, payloads FROM chain"))
+            for each in reports([(shard, message)]):
+                width, payloads = len(each.payload), drawn.get(each.chain, b"")
+                if payloads and payloads[width * each.level :][:width] != each.payload:
+                    collector.wrong.append("a report has the payload of another level")
 
     def check(self, verb: str, came: str) -> None:
         """Compare all there is, after a step of which something came."""

@@ -48,6 +48,7 @@ _FILES["everything"] = (*_FILES["state"], "-mark")
 _AMID = {
     "agreeing": (ConsentKeeper, "_write_agreement"),
     "lifting": (rollback_guard, "lift_withdrawal"),
+    "withdrawing": (Store, "set_consent"),
 }
 
 
@@ -71,6 +72,11 @@ class DeviceMachine:
         self._drawn: list[str] = []
         self._secret = b""
         self._patches = ExitStack()
+        #: The monotonic clock, in seconds: what is remembered for a moment stays so until it moves.
+        self.moment = 1000.0
+        for module in ("client", "outcomes", "store.store", "store.database"):
+            name = f"clientsdk.{module}.monotonic"
+            self._patches.enter_context(mock.patch(name, side_effect=lambda: self.moment))
         self._note_counts()
         # Plans are values: each is read once.
         self._patches.enter_context(mock.patch.object(CompiledPlan, "from_json", compiled))
@@ -263,11 +269,11 @@ class DeviceMachine:
 
     def _agree(self, who: str, words: list[str]) -> str:
         again = "again" in words
-        groups = [each for each in words if each != "again"] or None
+        groups = _groups(each for each in words if each != "again")
         return _YES[self.clients[who].give_consent(groups=groups, again=again)]
 
     def _withdraw(self, who: str, words: list[str]) -> str:
-        return _YES[self.clients[who].withdraw_consent(groups=words or None)]
+        return _YES[self.clients[who].withdraw_consent(groups=_groups(words))]
 
     def _renew(self, who: str, words: list[str]) -> str:
         again = "again" in words
@@ -312,13 +318,11 @@ class DeviceMachine:
 
     def _forget(self, who: str, words: list[str]) -> None:
         """Let the moment pass for which refusals are remembered, and the file is not looked for."""
-        self.clients[who]._store.refusals.clear()
-        self.clients[who]._store.database.look_again = 0.0
+        self.moment += 0.051
 
     def _remember(self, who: str, words: list[str]) -> None:
-        """``remember``: let refusals be remembered until they are forgotten; ``nothing``: not."""
-        after = 0 if words else 1e9
-        self._patches.enter_context(mock.patch("clientsdk.store.store.FORGET_AFTER", after))
+        """Let time pass, but not the whole of that moment."""
+        self.moment += 0.049
 
     def _receiver(self, who: str, words: list[str]) -> None:
         """``receiver refuses``; ``receiver breaks 1``: after it has taken one message."""
@@ -368,12 +372,12 @@ class DeviceMachine:
     def _failing(self, who: str, words: list[str]) -> str:
         """``failing "UPDATE ledger" after flush``: make a step while such statements fail.
 
-        ``failing "guard"`` lets nothing be forced to disk, and the name of a function of the
-        guard or the store lets that fail.
+        The name of a function of the guard or the store, or of any function with its module, lets
+        that fail.
         """
-        prefix, rest = re.findall(r'"(.*)" (.*)', " ".join(words))[0]
+        prefix, rest = re.findall(r'"(.*?)" (.*)', " ".join(words))[0]
         steps = rest.removeprefix("after ").split()
-        with self._failures(self.clients[who], prefix, after=rest.startswith("after ")):
+        with self._failures(who, prefix, after=rest.startswith("after ")):
             return self._step(who, steps)
 
     def _killed(self, who: str, words: list[str]) -> None:
@@ -391,9 +395,9 @@ class DeviceMachine:
                 self._close(who, [])
 
     @contextmanager
-    def _failures(self, client: SeededClient, prefix: str, *, after: bool) -> Iterator[None]:
-        if prefix == "guard":
-            with mock.patch("os.fsync", side_effect=OSError("full")):
+    def _failures(self, who: str, prefix: str, *, after: bool) -> Iterator[None]:
+        if "." in prefix:
+            with mock.patch(prefix, side_effect=OSError("no")):
                 yield
             return
         for place in (rollback_guard, Store):
@@ -401,7 +405,7 @@ class DeviceMachine:
                 with mock.patch.object(place, prefix, side_effect=StoreError("no")):
                     yield
                 return
-        database = client._store.database
+        database = self.clients[who]._store.database
         sound = database.connection
         database.connection = Failing(sound, prefix, after)
         database.cursor, database._cursor_of = database.connection.cursor(), database.connection
@@ -522,9 +526,17 @@ class DeviceMachine:
         """Note a withdrawal beside the file, as a process does that cannot write the file."""
         rollback_guard.note_withdrawal(str(self.path))
 
+    def _lift(self, who: str, words: list[str]) -> None:
+        """Erase that note, as a process does that is given consent again."""
+        rollback_guard.lift_withdrawal(str(self.path), rollback_guard.withdrawal(str(self.path)))
+
     def _reconnect(self, who: str, words: list[str]) -> None:
         """Let a client open its file again at its next step, as every fork does."""
         self.clients[who]._store.database.disconnect()
+
+    def _compact(self, who: str, words: list[str]) -> str:
+        """Erase the traces of what was deleted, before anything else is done with the file."""
+        return _YES[self.clients[who]._store.erasure.scrub(compact=True)]
 
     def _cut(self, who: str, words: list[str]) -> None:
         """``cut guard 256``: keep the first bytes alone."""
@@ -549,6 +561,7 @@ class DeviceMachine:
 
     def _consent(self, who: str, words: list[str]) -> str:
         client = self.clients[who]
+        assert client.consented is bool(client.consent) is (client.consent.value == "given")
         said = [f"{name} {client.group_consent[name].value}" for name, _ in client.plan.groups]
         return ", ".join([client.consent.value, *said])
 
@@ -633,6 +646,12 @@ class DeviceMachine:
         client = self.clients[who]
         said = f"{client.ledger()}\n{client.preview()}"
         return "yes" if " ".join(words) in said else "no"
+
+
+def _groups(words: Iterable[str]) -> list[str] | None:
+    """The groups that a person names; "none" is none of them, and nothing the whole."""
+    said = [*words]
+    return [each for each in said if each != "none"] if said else None
 
 
 def _said(outcome: Outcome) -> str:

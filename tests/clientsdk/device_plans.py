@@ -224,12 +224,6 @@ def raw(path, *without):
     return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
-def alter(path, statement, *values):
-    """Change a device's file, as other programs and damages do."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement, values)
-
-
 def tables(path):
     """The version of a store's schema, and a hash of its tables."""
     with closing(sqlite3.connect(path)) as connection:

@@ -143,6 +143,27 @@ class Relay(LocalServer):
             return 502, {}, b""
 
 
+class Behind:
+    """The gateway and the collector behind the relay."""
+
+    def __init__(self) -> None:
+        self.gateway = Gateway()
+        #: Decrypted requests.
+        self.requests: list[bytes] = []
+        #: The collector's answer, and a function that may change the gateway's encrypted answer.
+        self.answer = known(204)
+        self.change: Callable[[bytes], tuple[int, dict[str, str], bytes]] = lambda sealed: (
+            200,
+            {"Content-Type": "message/ohttp-res"},
+            sealed,
+        )
+
+    def __call__(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        request, encapsulate = self.gateway.decapsulate(body)
+        self.requests.append(request)
+        return self.change(encapsulate(self.answer))
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Relay
     protocol_version = "HTTP/1.1"

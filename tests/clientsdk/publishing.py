@@ -10,12 +10,12 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
-from oblivious import Gateway, LocalServer, Relay, known
+from oblivious import Behind, LocalServer, Relay, known
+from scripts import logged
 
 from clientsdk import Broker, EmbeddedLogPublisher, KafkaPublisher, MemoryPublisher, Publisher
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.publishers.ohttp import ObliviousPublisher
-from sotto.log.reader import LogReader, partitions
 from sotto.wire.batch import join_messages, split_messages
 
 #: The played cluster makes topics of four partitions.
@@ -93,12 +93,6 @@ def taken(broker, expected):
     return sorted(found)
 
 
-def logged(directory: Path) -> list[bytes]:
-    """Return the bodies of all records of an embedded log."""
-    readers = [LogReader(partition) for partition in partitions(directory)]
-    return [record.body for reader in readers for record in reader.records(0, reader.end())]
-
-
 #: A publisher, what returns the messages that arrived given those expected, and what makes the way
 #: unusable, for those ways that can be.
 Way = tuple[Publisher, Callable[[list[bytes]], list[bytes]], Callable[[], object] | None]
@@ -113,7 +107,8 @@ def memory(folder: Path) -> Iterator[Way]:
 @contextmanager
 def log(folder: Path) -> Iterator[Way]:
     publisher = EmbeddedLogPublisher(folder / "log")
-    yield publisher, lambda _: logged(folder / "log"), lambda: (folder / "log").write_bytes(b"")
+    bodies = lambda _: [record.body for record in logged(folder / "log")]  # noqa: E731
+    yield publisher, bodies, lambda: (folder / "log").write_bytes(b"")
 
 
 @contextmanager
@@ -130,23 +125,17 @@ def http(folder: Path) -> Iterator[Way]:
 
 @contextmanager
 def oblivious(folder: Path) -> Iterator[Way]:
-    gateway, answers = Gateway(), [known(204)]
-    requests: list[bytes] = []
-
-    def behind(body: bytes) -> tuple[int, dict[str, str], bytes]:
-        request, encapsulate = gateway.decapsulate(body)
-        requests.append(request)
-        return 200, {"Content-Type": "message/ohttp-res"}, encapsulate(answers[-1])
-
     with Relay() as server:
-        server.answer = behind
+        server.answer = behind = Behind()
         publisher = ObliviousPublisher(
-            server.url, "https://telemetry.example", gateway.configuration, timeout=300
+            server.url, "https://telemetry.example", behind.gateway.configuration, timeout=300
         )
         yield (
             publisher,
-            lambda expected: [m for r in requests for m in expected if join_messages([m]) in r],
-            lambda: answers.append(known(503)),
+            lambda expected: [
+                m for r in behind.requests for m in expected if join_messages([m]) in r
+            ],
+            lambda: setattr(behind, "answer", known(503)),
         )
         publisher.close()
 

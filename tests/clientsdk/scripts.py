@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sotto.log.reader import LogReader, partitions
+from sotto.log.reader import Corrupt, LogReader, LogRecord, partitions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -153,11 +153,12 @@ def run(code: str, *arguments: object, timeout: float = 900) -> str:
     return out
 
 
+def logged(directory: Path) -> list[LogRecord | Corrupt]:
+    """Return all records of a log."""
+    readers = [LogReader(partition) for partition in partitions(directory)]
+    return [record for reader in readers for record in reader.records(0, reader.end())]
+
+
 def published(directory: Path) -> list[tuple[int, bytes]]:
     """Return all messages of a log."""
-    return [
-        (0, record.body)
-        for lane in partitions(directory)
-        for reader in (LogReader(lane),)
-        for record in reader.records(0, reader.end())
-    ]
+    return [(0, record.body) for record in logged(directory)]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from unittest.mock import Mock
 
-import pytest
 from device_plans import START, WEEK, metric, plan, seeded
 
 from clientsdk import Outcome
 from clientsdk.testing import FakeClock
-from sotto.clocks import EARLIEST, LATEST
 
 YEAR = 52 * WEEK
 #: Nine years after the beginning, before the plan expires.
@@ -23,12 +21,6 @@ def device(*metrics, **options):
 
 def numbers(client):
     return [period.number - START // WEEK for period in client.ledger().periods]
-
-
-@pytest.mark.parametrize("now", [EARLIEST, LATEST - 1])
-def test_at_the_bounds_it_can_be(now):
-    client = device(clock=FakeClock(now))
-    assert client.record("colour", "a") is (Outcome.ACCEPTED if now < START else Outcome.EXPIRED)
 
 
 def test_a_process_that_was_stopped_does_not_take_the_others_back(path, monkeypatch):

@@ -15,8 +15,7 @@ from scripts import KILLS, run
 from clientsdk import NO_LIFETIME_BOUND, Consent, Outcome
 from clientsdk.settings import Settings
 from clientsdk.store import rollback_guard
-from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
+from clientsdk.testing import FakeClock
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes here")
 
@@ -187,53 +186,6 @@ def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
     assert device(path, consent=False).consent is Consent.WITHDRAWN
 
 
-def _full(store, connection, consent):
-    raise sqlite3.OperationalError("database or disk is full")
-
-
-def _lifted_and_full(store, connection, consent):
-    """Another process, which was giving consent again, lifts the note that it found."""
-    rollback_guard.lift_withdrawal(store.path, rollback_guard.withdrawal(store.path))
-    _full(store, connection, consent)
-
-
-_FAILS = Mock(side_effect=PermissionError(13, "not permitted"))
-_NOT_NOTED = Mock(side_effect=StoreError("no"))
-GUARD, DISK = "clientsdk.store.rollback_guard", "clientsdk.store.store.Store.set_consent"
-#: Faults meanwhile, and whether the withdrawal is written all the same; else it is noted.
-OBSTACLES = {
-    "clock": ({"clientsdk.testing.FakeClock.__call__": _FAILS}, True),
-    "folder": ({"os.listdir": _FAILS}, True),
-    "locks": ({"fcntl.flock": _FAILS, DISK: _full}, False),
-    "randomness": ({**dict.fromkeys(RANDOMNESS, _FAILS), DISK: _full}, False),
-    "another process": ({DISK: _lifted_and_full}, False),
-    # As where the process may open no more files.
-    "guard": (
-        {f"{GUARD}.{name}": _NOT_NOTED for name in ("withdrawal", "note_withdrawal", "advance")},
-        True,
-    ),
-}
-
-
-@pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_nothing_that_a_withdrawal_does_not_need_keeps_it_from_holding(path, monkeypatch, obstacle):
-    faults, written = OBSTACLES[obstacle]
-    client = real_device(path, clock := FakeClock(START))
-    clock.advance(days=7)
-    with monkeypatch.context() as patched:
-        for name, fault in faults.items():
-            patched.setattr(name, fault)
-        done = client.withdraw_consent()
-    assert written or not done
-    assert (stored(path) == ("withdrawn", 0)) is written
-    assert rollback_guard.withdrawal(str(path)) or obstacle == "guard"
-    again = device(path, consent=False)
-    assert again.consent is Consent.WITHDRAWN
-    again.clock.advance(days=9)
-    assert again.flush().sent == 0
-    client.close()
-
-
 def test_no_two_notes_are_the_same(path):
     device(path)
     notes = set()
@@ -334,31 +286,5 @@ def test_killed_before_every_step(tmp_path, life, disk, last):
     assert steps > (2 if disk == "full" else 20)
 
 
-def test_the_name_of_the_guard_is_on_the_disk_once_consent_is(tmp_path, monkeypatch):
-    """Else a loss of power could leave the file without it, and a person without consent."""
-    forced, real = set(), os.fsync
-
-    def fsync(descriptor):
-        forced.add(os.fstat(descriptor).st_ino)
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    device(tmp_path / "device.db").close()
-    assert {tmp_path.stat().st_ino, (tmp_path / "device.db-mark").stat().st_ino} <= forced
-
-
-def test_consent_and_outcomes_are_true_only_where_a_value_is_used():
-    client = SeededClient(plan(metric("colour")), seed=1, consent=False)
-    assert not client.consent
-    assert not client.consented
-    assert not client.record("colour", "a")
-    client.give_consent()
-    assert client.consent
-    assert client.consented
-    assert client.record("colour", "a")
-    assert not client.record("colour", "a")
-    client.withdraw_consent()
-    assert not client.consent
-    assert not client.consented
-    assert [*filter(None, Consent)] == [Consent.GIVEN]
+def test_outcomes_are_true_only_where_a_value_is_used():
     assert [*filter(None, Outcome)] == [Outcome.ACCEPTED]

@@ -11,7 +11,7 @@ INSTANTS = """
 import sqlite3
 from contextlib import closing
 from clientsdk.ledger import read_file
-from sotto.log.reader import LogReader, partitions
+from scripts import published
 
 LATE = 5
 
@@ -20,9 +20,7 @@ def open_at(folder, now):
     return device(*METRICS, now=now, state=folder / "device.db", publisher=publisher)
 
 def sent(folder):
-    found = [(0, record.body) for p in partitions(folder / "log") for reader in (LogReader(p),)
-             for record in reader.records(0, reader.end())]
-    return reports(found)
+    return reports(published(folder / "log"))
 
 def rows(folder, query):
     with closing(sqlite3.connect(folder / "device.db")) as connection:

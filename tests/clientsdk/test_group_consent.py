@@ -137,17 +137,8 @@ def test_switched_off_and_without_a_file_that_opens_all_is_withdrawn(path, monke
     assert device(path).consent is WITHDRAWN
 
 
-def test_groups_that_are_none_are_refused(path):
+def test_groups_one_of_which_is_unknown_are_refused(path):
     client = device(path)
     for call in (client.give_consent, client.withdraw_consent):
         with pytest.raises(ParameterError, match="'looks': plan 'trial' has look"):
             call(groups=["look", "looks"])
-
-
-def test_no_groups_are_no_consent(path):
-    client = device(path, consent=False)
-    assert not client.give_consent(groups=[])
-    assert client.consent is NEVER_GIVEN
-    client.give_consent()
-    assert client.withdraw_consent(groups=[])
-    assert client.group_consent == {"look": GIVEN, "use": GIVEN}

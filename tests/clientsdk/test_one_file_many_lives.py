@@ -29,6 +29,8 @@ def test_charges_are_committed_so_that_they_survive_a_loss_of_power(tmp_path):
     charge = next(i for i, each in enumerate(seen) if each.startswith("UPDATE ledger SET spent"))
     modes = [each for each in seen[:charge] if "synchronous" in each]
     assert modes[-1] == "PRAGMA synchronous = FULL"
+    # On macOS, through the disk's cache.
+    assert client._store.database.connection.execute("PRAGMA fullfsync").fetchone() == (1,)
 
 
 def test_a_new_period_and_a_withdrawal_rewrite_the_whole_file(tmp_path):

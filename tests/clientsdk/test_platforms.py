@@ -25,7 +25,7 @@ from device_plans import *
 from waiting import wait_until
 from clientsdk import *
 from clientsdk.publishers.http import HttpPublisher
-from sotto.log.reader import LogReader, partitions
+from scripts import logged
 from sotto.log.writer import LogWriter
 import clientsdk, http.client, sqlite3, ssl, time
 os.chdir(sys.argv[3])
@@ -41,8 +41,7 @@ class Device(Client):
         self.give_consent()
 
 def written():
-    readers = [LogReader(each) for each in partitions("log")]
-    return [record.body for each in readers for record in each.records(0, each.end())]
+    return [record.body for record in logged("log")]
 """
 
 

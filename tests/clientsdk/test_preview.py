@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number, plan, string
@@ -16,6 +17,7 @@ from sotto.errors import StoreError
 from sotto.plan.compile import parse_plan
 from sotto.wire.format import Row
 from sotto_cli import main
+from tests.conformance import files
 
 METRICS = (
     metric("colour", "every", limit=2),
@@ -118,52 +120,41 @@ def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, mon
 
 
 MECHANISMS = plan_head("all", (100, 1000), collector="fleet.example")
-NUMBER = (
-    "{type: number, range: [0, 10], outside: clip, unit: s, missing: true, mechanism: NAME, TIMES}"
-)
 TIMES = "window: 28d, ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]"
-#: Other mechanisms for categories are described in ``tests/contract``.
-KINDS = {
-    "grr": ("{type: category, domain: [a, b], outside: other, mechanism: grr, TIMES}", "b", "'"),
-    "threshold": (NUMBER.replace("NAME", "threshold"), 3, "above about |at most about |missing"),
-    "duchi": (NUMBER.replace("NAME", "duchi"), 3, "about 0 s|about 10 s|missing"),
-    "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "about |missing"),
-    "wave": (NUMBER.replace("NAME", "square_wave"), 3, "about |missing"),
-    "piecewise": (NUMBER.replace("NAME", "piecewise"), 3, "about |missing"),
-    "bits": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6, count: 2}"), 3, "bit |missing"),
-    "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
-    "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "about |missing"),
-    "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
-    "points": ("{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}", 4, "'"),
-    "flag": ("{type: boolean, TIMES}", True, "'true'|'false'"),
-    "warner": ("{type: survey, question: Really, TIMES}", True, "'yes'|'no'"),
-    "cards": (
-        "{type: survey, question: Really, mechanism: {christofides: {cards: [40, 1, 59]}}, "
-        "window: 28d, ladder: [{epsilon: 0.2}, {epsilon: 0.39, after: 1d}]}",
-        True,
-        "card ",
-    ),
-    "place": (
-        "{type: vector, range: [-1, 1], dimensions: 4, outside: clip, TIMES}",
-        [0, 1, 0, 1],
-        "number 1: |number 2: |number 3: |number 4: ",
-    ),
+BIT = "bit [1-6] of 6, the highest first, is [01]"
+THRESHOLD = r"(above|at most) about -?\d+(\.\d+)?"
+ABOUT = r"about -?\d+(\.\d+)?"
+SOME = "one of '.+'|none of the values"
+#: Patterns of what the metrics of ``tests/conformance/every.yaml`` say, unless that is a symbol.
+SAYS = {
+    **dict.fromkeys(("sue", "oue", "hashing", "subset", "hadamard"), SOME),
+    "rappor": r"a pattern of 32 bits of which \d+ are set, in cohort [1-8] of 8",
+    "cards": "card [123]",
+    "threshold": f"{THRESHOLD} min|missing",
+    "duchi": "about (0|100)|missing",
+    "bit": f"{BIT}|missing",
+    "bits": f"(({BIT}|missing)(; |$)){{3}}",
+    **dict.fromkeys(("split", "piecewise", "hybrid", "wave"), f"{ABOUT}|missing"),
+    "thresholds": f"(number [1-5]: {THRESHOLD}(; |$)){{3}}",
+    "vector_bits": f"(number [1-3]: {BIT}(; |$)){{2}}",
+    "vector_grid": f"(number [1-3]: {ABOUT}(; |$)){{2}}",
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_every_mechanism_says_something(name):
-    text, value, says = KINDS[name]
-    (found,) = (
-        parse_plan(f"{MECHANISMS}  {name}: {text}\n".replace("TIMES", TIMES)).compile().metrics
-    )
-    source = SeededSource(1)
-    for number_ in range(30):
+def test_every_mechanism_says_something():
+    known = parse_plan((files.FOLDER / "every.yaml").read_text("utf-8")).compile()
+    source, said = SeededSource(1), set()
+    for number_, vector in enumerate(files.read("draws")["vectors"]):
+        found, value = known.metric(vector["metric"]), vector["value"]
         chain = number_.to_bytes(16, "little")
-        drawn = found.mechanism.draw(found.encode(value), chain, bytes(16), source)
-        for level, payload in enumerate(drawn):
+        symbol = value if found.type == "top_item" else found.encode(value)
+        for level, payload in enumerate(found.mechanism.draw(symbol, chain, bytes(16), source)):
             told = meaning(found, Row(level, bytes(16), chain, 0, payload))
-            assert told.startswith(tuple(says.split("|"))), told
+            labels = "|".join(found.labels)
+            pattern = SAYS.get(found.name, f"'({labels})'|missing")
+            assert re.fullmatch(pattern, told), (found.name, told)
+        said.add(found.name)
+    assert said == {each.name for each in known.metrics}
 
 
 def test_a_mechanism_that_supports_many_values_names_some():

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
-from unittest import mock
 
 import hypothesis.strategies as st
 import pytest
@@ -15,8 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from scenario_plans import epsilon
 
-from clientsdk import Outcome, client
-from clientsdk.store import database, store
+from clientsdk import Outcome
 from sotto.plan.compiled import Ceilings
 
 WIDE, SOONER = "ceilings 12 60", "ladder 0.5 1@1d 1.5@3d"
@@ -43,12 +39,8 @@ class RandomLife(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.patches = ExitStack()
-        for module in (client, store, database):
-            self.patches.enter_context(mock.patch.object(module, "monotonic", count().__next__))
-        folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
-        self.folder = Path(self.patches.enter_context(folder))
-        self.machine = DeviceMachine(self.folder / "device.db")
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self.machine = DeviceMachine(Path(self.folder.name, "device.db"))
         self.begin()
 
     @property
@@ -56,6 +48,7 @@ class RandomLife(RuleBasedStateMachine):
         return self.machine.clients["a"]
 
     def step(self, text):
+        self.machine.moment += 1
         return self.machine.run(text)
 
     @rule(wait=st.sampled_from(WAITS))
@@ -71,7 +64,7 @@ class RandomLife(RuleBasedStateMachine):
             self.end()
         finally:
             self.machine.end()
-            self.patches.close()
+            self.folder.cleanup()
 
     def end(self):
         """Look once more at the whole."""

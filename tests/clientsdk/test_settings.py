@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import re
 from pathlib import Path
 
@@ -287,20 +286,6 @@ def test_an_app_may_record_in_continuous_integration_and_not_where_nobody_wants_
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     with client_of(settings=settings) as client:
         assert client.record("colour", "a") is Outcome.DISABLED
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_switched_off_a_withdrawal_erases_what_was_kept_aside(tmp_path):
-    """The process may have died between keeping a damaged file aside and making another."""
-    path = tmp_path / "device.db"
-    kept = path.with_name("device.db-damaged-1")
-    kept.write_bytes(b"chains")
-    settings = Settings(disabled=True)
-    document = plan(metric("colour"))
-    off = SeededClient(document, seed=1, state=path, settings=settings, consent=False)
-    assert off.withdraw_consent()
-    assert not kept.exists()
-    assert not path.exists()
 
 
 # To keep no state file is a choice that an app has to name.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from device_invariants import refused
-from device_plans import START, WEEK, metric, plan
+from device_plans import START, metric, plan
 
 from clientsdk import Outcome
 from clientsdk.store import device_secrets
@@ -20,10 +19,6 @@ def device(*metrics, state=None, clock=None, signed=True, **changes):
     signs = {"authentication": "required"} if signed else {}
     compiled = plan(*metrics or (EVERY,), **signs, **changes)
     return SeededClient(compiled, seed=1, state=state, clock=clock or FakeClock(START))
-
-
-def sent_by(client):
-    return [body for _, body in client.publisher.messages]
 
 
 def test_an_identity_shows_neither_its_pseudonym_nor_its_seed():
@@ -66,15 +61,3 @@ def test_chains_to_be_signed_wait_where_the_package_is_missing(path, monkeypatch
     monkeypatch.undo()
     with device(state=path, clock=clock, plan="closed") as client:
         assert client.flush().sent == 1
-
-
-def test_a_message_and_its_signature_are_no_longer_than_allowed(monkeypatch):
-    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 400)
-    client = device(metric("colour", "every", 20), ceilings={"period": 10**8, "lifetime": 10**9})
-    for _ in range(20):
-        client.record("colour", "a")
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 20
-    sizes = [len(message) for message in sent_by(client)]
-    assert max(sizes) <= 400 < min(sizes[:-1]) + 42 + 8
-    assert not any(refused(each, client.plan, START + 2 * WEEK) for each in sent_by(client))

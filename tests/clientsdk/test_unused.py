@@ -31,20 +31,6 @@ def test_what_is_asked_of_it_makes_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("look", [0.0, 0.05])
-def test_what_another_client_is_told_counts_within_a_moment(tmp_path, monkeypatch, look):
-    monkeypatch.setattr(client, "_LOOK", look)
-    path = tmp_path / "device.db"
-    with client_of(path) as unused, client_of(path) as other:
-        assert unused.record("colour", "a") is NO_CONSENT
-        assert other.give_consent()
-        while look and unused.record("colour", "a") is NO_CONSENT:
-            # The refusal is remembered for that long.
-            pass
-        assert unused.record("colour", "a") is ACCEPTED
-        assert unused.consent == "given"
-
-
 def test_it_has_the_segments_and_the_folder_of_before_it_had_a_file(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -122,17 +108,6 @@ def left(path, said=True, **options):
     with client_of(path, **options) as first:
         first.give_consent() if said else first.withdraw_consent()
     return path
-
-
-@pytest.mark.parametrize("said", [True, False])
-def test_what_another_client_does_ends_that(tmp_path, monkeypatch, said):
-    monkeypatch.setattr(client, "_LOOK", 0.0)
-    path = left(tmp_path / "device.db", said)
-    with client_of(path) as later:
-        with client_of(path) as other:
-            other.withdraw_consent() if said else other.give_consent(again=True)
-        assert later.consented is not said
-        assert later.record("colour", "a") is (NO_CONSENT if said else ACCEPTED)
 
 
 def test_where_something_waits_there_is_no_note(tmp_path):

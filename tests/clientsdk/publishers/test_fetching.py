@@ -17,6 +17,7 @@ from waiting import wait_until
 
 from clientsdk import fetch_plan
 from clientsdk.publishers import http
+from clientsdk.publishers.http import HttpPublisher
 from pipelines.collector.plans import ServedPlans
 from sotto.errors import ParameterError, PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan
@@ -71,7 +72,12 @@ def fetch(server: Server, *pinned, **options):
 def test_the_newest_pinned_version_is_returned(server):
     assert fetch(server, PLAN) == PLAN
     assert fetch(server, PLAN, NEXT) == LATER
-    assert fetch_plan(server.url, "fleet.example", expect=NEXT.fingerprint_hex.upper()) == LATER
+    keyed = HttpPublisher(server.url, key="secret")
+    assert fetch_plan(keyed, "fleet.example", expect=NEXT.fingerprint_hex.upper()) == LATER
+    # Nothing about the app or the device, and the same of all.
+    assert {frozenset(headers) for _, headers in server.asked} == {
+        frozenset(["Host", "Accept-Encoding"])
+    }
 
 
 @pytest.mark.parametrize(

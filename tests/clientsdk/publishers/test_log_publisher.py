@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from device_plans import DAY, START, WEEK, metric, plan, reporter, seeded
 from messages import message, pseudonym
-from scripts import start
+from scripts import logged, start
 
 from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.publishers import Buffered, log
@@ -23,15 +23,6 @@ from clientsdk.testing import FakeClock
 from sotto.errors import PublishError
 from sotto.log.reader import LogReader, partitions
 from sotto.wire.format import decode_message
-
-
-def records(directory):
-    return [
-        record
-        for lane in partitions(directory)
-        for reader in (LogReader(lane),)
-        for record in reader.records(0, reader.end())
-    ]
 
 
 def test_what_is_buffered_has_a_sync():
@@ -43,7 +34,7 @@ def test_append_times_are_the_clocks(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, clock=FakeClock(77))
     publisher.publish(0, message())
     publisher.close()
-    assert [(record.append, record.body) for record in records(tmp_path)] == [(77, message())]
+    assert [(record.append, record.body) for record in logged(tmp_path)] == [(77, message())]
 
 
 def test_a_failed_sync_delivers_nothing_and_a_new_partition_is_opened(tmp_path, monkeypatch):
@@ -65,7 +56,7 @@ def test_a_failed_sync_delivers_nothing_and_a_new_partition_is_opened(tmp_path, 
     assert client.flush().sent == 1
     publisher.close()
     assert len(partitions(tmp_path)) == 2
-    bodies = [record.body for record in records(tmp_path)]
+    bodies = [record.body for record in logged(tmp_path)]
     assert len(bodies) == 3
     assert len(set(bodies)) == 2
 
@@ -90,7 +81,7 @@ def test_after_a_fault_in_publishing_a_new_partition_takes_everything(
     publisher.sync()
     publisher.close()
     assert len(partitions(tmp_path)) == 2
-    assert [r.body for r in records(tmp_path) if hasattr(r, "body")].count(message(b"before")) == 2
+    assert [r.body for r in logged(tmp_path) if hasattr(r, "body")].count(message(b"before")) == 2
 
 
 @pytest.fixture
@@ -150,7 +141,7 @@ def test_a_full_disk_keeps_the_partition(tmp_path, monkeypatch):
     publisher.sync()
     publisher.publish(0, message(b"second"))
     publisher.close()
-    assert [record.body for record in records(tmp_path)] == [message(b"first"), message(b"second")]
+    assert [record.body for record in logged(tmp_path)] == [message(b"first"), message(b"second")]
     assert len(partitions(tmp_path)) == 1
 
 
@@ -258,7 +249,7 @@ def test_a_pseudonym_keeps_its_partition_however_many_others_there_are(tmp_path)
     publisher.close()
     found = held(tmp_path)
     assert sorted(min(each) for each in found.values()) == sorted(map(pseudonym, range(LIMIT + 1)))
-    assert len(records(tmp_path)) == 3 * (LIMIT + 1) + 1
+    assert len(logged(tmp_path)) == 3 * (LIMIT + 1) + 1
 
 
 def test_of_the_partitions_that_were_closed_the_last_ones_are_remembered(tmp_path, monkeypatch):
@@ -269,7 +260,7 @@ def test_of_the_partitions_that_were_closed_the_last_ones_are_remembered(tmp_pat
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.close()
     assert sorted(map(min, held(tmp_path).values())) == sorted(map(pseudonym, (0, 0, 1, 2, 3)))
-    assert len(records(tmp_path)) == 6
+    assert len(logged(tmp_path)) == 6
 
 
 def test_a_partition_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):

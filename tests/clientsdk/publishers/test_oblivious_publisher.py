@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from device_plans import metric, plan, reporter
-from oblivious import Gateway, Relay, known, varint
+from oblivious import Behind, Relay, known, varint
 
 from clientsdk import fetch_plan
 from clientsdk.publishers.ohttp import KeyConfiguration, ObliviousPublisher
@@ -23,23 +23,6 @@ PLAN = plan(metric("colour"))
 def message(pseudonym: bytes = b"p" * 16, rows: int = 1) -> bytes:
     made = [Row(0, pseudonym, os.urandom(16), 0, b"\1") for _ in range(rows)]
     return encode_message(bytes(range(32)), 3, [(0, made)])
-
-
-class Behind:
-    """The gateway and the collector behind the relay."""
-
-    def __init__(self) -> None:
-        self.gateway = Gateway()
-        #: Decrypted requests.
-        self.requests: list[bytes] = []
-        #: The collector's answer, and a function that may change the gateway's encrypted answer.
-        self.answer = known(204)
-        self.change = lambda sealed: (200, {"Content-Type": "message/ohttp-res"}, sealed)
-
-    def __call__(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        request, encapsulate = self.gateway.decapsulate(body)
-        self.requests.append(request)
-        return self.change(encapsulate(self.answer))
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import VAST, metric, plan, reports, seeded
+from device_plans import VAST, metric, plan, seeded
 
 from clientsdk import MemoryPublisher
 from clientsdk.store import rollback_guard
 from sotto.errors import PublishError
-from sotto.wire.format import MAX_MESSAGE
 
 
 class Buffering(MemoryPublisher):
@@ -102,20 +101,3 @@ def test_what_is_buffered_when_consent_is_withdrawn_is_not_synced(
     assert len(held) == (1 if publisher is Interrupted else 0)
     client.withdraw_consent()
     assert client.ledger().pending == ()
-
-
-def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
-    monkeypatch.setattr("clientsdk.sending.sender.BATCH", 150)
-    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 2000)
-    client = device(metric("one", "every", 200), metric("two", "every", 200))
-    for _ in range(200):
-        client.record("one", "a")
-        client.record("two", "b")
-    client.clock.advance(hours=3)
-    result = client.flush()
-    assert (result.sent, result.remaining) == (400, 0)
-    sent = reports(client.publisher.messages)
-    assert len({(report.chain, report.level) for report in sent}) == 400
-    assert all(len(body) <= 2000 for _, body in client.publisher.messages)
-    assert len(client.publisher.messages) >= 400 * 42 / 2000
-    assert MAX_MESSAGE == 1 << 20

@@ -73,26 +73,6 @@ def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
     assert not two._store.erasure.pending
 
 
-def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.store.schema.PATIENCE", 0.05)
-    client = device(path)
-    client.record("colour", "a")
-    scrub = client._store.erasure.scrub
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-
-        def then_locked(*, compact):
-            done = scrub(compact=compact)
-            if not writer.in_transaction:
-                writer.execute("BEGIN IMMEDIATE")
-            return done
-
-        client._store.erasure.scrub = then_locked
-        assert not client.withdraw_consent()
-        client.close()
-        assert client._store.database.connection is None
-        writer.execute("ROLLBACK")
-
-
 def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):
     refuse = Mock(side_effect=PublishError("no broker"))
     client = device(path, metric("colour"), publisher=Calling(before=refuse))
