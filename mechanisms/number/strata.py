@@ -35,6 +35,10 @@ _ONE_ERROR = 0.6826894921370859
 GRID = 64
 #: A share is taken for the quantile's own where the fit is within so much of it.
 _NEAR = 0.15
+#: Squares of signed roots; the places where they are reached show a gap between values.
+_SQUARES = (5.0, 10.0, 20.0, 40.0)
+#: Critical value at the edge of a gap, by the chi-square quantile.
+_EDGE = 1.5
 #: Levels, and the critical value of a monotone function at a point by the chi-square quantile.
 _LIMIT = ((0.8, 0.9, 0.95, 0.99), (0.601, 0.593, 0.591, 0.572))
 
@@ -231,17 +235,9 @@ class Survival:
     high: float
 
     @property
-    def edges(self) -> Floats:
-        """Edges of the strata, shape ``(B + 1,)``, from 0 to 1."""
-        edges: Floats = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
-        edges[-1] = 1.0
-        return edges
-
-    @property
     def middles(self) -> Floats:
         """The middles of the strata, shape ``(B,)``."""
-        middles: Floats = (self.edges[:-1] + self.edges[1:]) / 2
-        return middles
+        return np.cumsum(self.strata.weights) - self.strata.weights / 2
 
     def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
@@ -296,7 +292,9 @@ class QuantileRegion:
     increasing and interpolated between middles, with the estimate ``at``, in [0, 1], as a point of
     its own. The critical value is that of a monotone function at a point where the fit rises by
     little of a standard error from stratum to stratum, and the chi-square quantile, less what
-    interpolation takes from the variance, where it rises by one.
+    interpolation takes from the variance, where it rises by one. Both are too small at the edge of
+    a gap, where values are rare on one side alone: if the estimate seems to lie in a gap, the
+    critical value is larger.
 
     The quantile is that of the distribution evened out over each stratum, as :class:`Cdf` is: of
     values of which many are alike, the quantile itself may lie anywhere in its stratum. The ends
@@ -318,11 +316,12 @@ class QuantileRegion:
 
     def kept(self, level: float) -> tuple[float, float]:
         """Return the ends at a confidence ``level`` before they are moved, in [0, 1]."""
-        middles, roots, critical = self.survival.middles, self._roots, self._critical(level)
+        middles, critical = self.survival.middles, self._critical(level)
         pieces = max(len(middles) - 1, 0) * GRID
         grid = np.interp(np.arange(pieces + 1) / GRID, np.arange(len(middles)), middles)
-        at = np.searchsorted(middles, self.at)
-        signed = np.interp(grid, np.insert(middles, at, self.at), np.insert(roots, at, 0.0))
+        signed = np.interp(grid, *self._nodes)
+        gaps = self._gaps[(grid > self.at).astype(np.intp)]
+        critical += gaps * np.maximum(_EDGE * two_sided(level) ** 2 - critical, 0.0)
         # The estimate, which is kept, may lie between two points or beyond all of them.
         after = int(np.searchsorted(grid, self.at))
         kept = np.flatnonzero(np.insert(signed**2 <= critical, after, True))
@@ -336,7 +335,8 @@ class QuantileRegion:
         Values lie further to a side where their density is higher than the line between two middles
         says: by half a stratum at most. The more strata there are, the straighter the distribution
         is in each: beyond eight of them it is less by the square of 8 over their number, which in
-        simulations is enough for densities that fall by a factor of 20 within the range.
+        simulations is enough for densities that fall by a factor of 20 within the range. At the
+        edge of a gap it is always half a stratum.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
@@ -346,11 +346,40 @@ class QuantileRegion:
         width = float(survival.strata.weights.max())
         part = np.clip((steep - flat) / np.maximum(steep, 1e-300), 0.0, 1.0)
         edges = side * (knots[1:] if side > 0 else knots[:-1])
-        moved = np.minimum(edges, side * end) + part * min(width / 2, 32 * width**3)
+        most = max(min(64 * width**2, 1.0), self._gaps[(side + 1) // 2]) * width / 2
+        moved = np.minimum(edges, side * end) + part * most
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
         end = side * float(moved[between].max())
         return survival.low + (survival.high - survival.low) * min(max(end, 0.0), 1.0)
+
+    @cached_property
+    def _nodes(self) -> tuple[Floats, Floats]:
+        """The middles and the estimate, in order, and the signed root at each."""
+        middles = self.survival.middles
+        at = np.searchsorted(middles, self.at)
+        return np.insert(middles, at, self.at), np.insert(self._roots, at, 0.0)
+
+    @cached_property
+    def _gaps(self) -> Floats:
+        """How surely the estimate lies in a gap with an edge below, and above: from 0 to 1, (2,).
+
+        The square of the root rises by the cube of the distance if values are as dense everywhere,
+        or by its square within a stratum; at the edges of a gap it rises faster.
+        """
+        places, roots = self._nodes
+        reached = np.sqrt(_SQUARES)
+        widths = np.interp(reached, roots, places) - np.interp(-reached, roots, places)
+        # Averages over both sides and two squares, the former in strata.
+        near, far = (widths @ [[1, 0], [1, 0], [0, 1], [0, 1]] * len(places) / 4).tolist()
+        ends = np.maximum(roots[[0, -1]] ** 2, 1e-9)
+        even = np.cbrt(np.minimum(_SQUARES, ends[:, None])).sum(axis=0)
+        rise = far**2 * (2 * far + 3) / max(near**2 * (2 * near + 3), 1e-9)
+        growth = math.cbrt(rise) * float(even[:2].sum() / even[2:].sum())
+        # Few strata show gaps less clearly.
+        sure = min(max(((1.02 if len(roots) <= 17 else 0.91) - growth) / 0.08, 0.0), 1.0)
+        found: Floats = np.where(ends > _SQUARES[1], sure**2, 0.0)
+        return found
 
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:
