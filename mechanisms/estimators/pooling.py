@@ -89,7 +89,8 @@ def difference(one: Estimate, other: Estimate) -> PooledDifference:
     """Return ``one`` less ``other``, with an interval made of the ends of both (MOVER).
 
     For normal intervals that is the usual one. It is too wide if the errors of both are positively
-    correlated.
+    correlated. If one of them is a quantile in a gap between values, it reaches from the lowest to
+    the highest difference of the ends.
 
     References
     ----------
@@ -104,13 +105,12 @@ def difference(one: Estimate, other: Estimate) -> PooledDifference:
     (0.14, True)
     """
     (low, high), (other_low, other_high) = one.interval(), other.interval()
-    value = one.value - other.value
-    return PooledDifference(
-        value,
-        math.hypot(one.standard_error, other.standard_error),
-        value - math.hypot(one.value - low, other_high - other.value),
-        value + math.hypot(high - one.value, other.value - other_low),
-    )
+    below = one.value - low, other_high - other.value
+    above = high - one.value, other.value - other_low
+    gap, value = max(one.gap, other.gap), one.value - other.value
+    down, up = (max(math.hypot(*each), gap * sum(each)) for each in (below, above))
+    error = math.hypot(one.standard_error, other.standard_error)
+    return PooledDifference(value, error, value - down, value + up)
 
 
 def part_and_whole(

@@ -280,7 +280,8 @@ class Survival:
         below, above = region.kept(_ONE_ERROR)
         n, width = sum(reports_by_level), self.high - self.low
         error = width * (above - below) / 2
-        return Estimate(self.low + width * at, error, n, reports_by_level, region=region)
+        value, gap = self.low + width * at, float(region.gaps.max())
+        return Estimate(value, error, n, reports_by_level, region=region, gap=gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +321,7 @@ class QuantileRegion:
         pieces = max(len(middles) - 1, 0) * GRID
         grid = np.interp(np.arange(pieces + 1) / GRID, np.arange(len(middles)), middles)
         signed = np.interp(grid, *self._nodes)
-        gaps = self._gaps[(grid > self.at).astype(np.intp)]
+        gaps = self.gaps[(grid > self.at).astype(np.intp)]
         critical += gaps * np.maximum(_EDGE * two_sided(level) ** 2 - critical, 0.0)
         # The estimate, which is kept, may lie between two points or beyond all of them.
         after = int(np.searchsorted(grid, self.at))
@@ -346,7 +347,7 @@ class QuantileRegion:
         width = float(survival.strata.weights.max())
         part = np.clip((steep - flat) / np.maximum(steep, 1e-300), 0.0, 1.0)
         edges = side * (knots[1:] if side > 0 else knots[:-1])
-        most = max(min(64 * width**2, 1.0), self._gaps[(side + 1) // 2]) * width / 2
+        most = max(min(64 * width**2, 1.0), self.gaps[(side + 1) // 2]) * width / 2
         moved = np.minimum(edges, side * end) + part * most
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
@@ -361,7 +362,7 @@ class QuantileRegion:
         return np.insert(middles, at, self.at), np.insert(self._roots, at, 0.0)
 
     @cached_property
-    def _gaps(self) -> Floats:
+    def gaps(self) -> Floats:
         """How surely the estimate lies in a gap with an edge below, and above: from 0 to 1, (2,).
 
         The square of the root rises by the cube of the distance if values are as dense everywhere,

@@ -12,6 +12,7 @@ from scipy import optimize, stats
 from statistical import check_at_least
 
 from mechanisms.estimators.isotonic import rising_squares
+from mechanisms.estimators.pooling import difference
 from mechanisms.number.strata import GRID, QuantileRegion, Survival, stratify
 from mechanisms.registry import build
 
@@ -102,7 +103,7 @@ def test_quantiles_of_few_reports_are_covered_where_values_have_two_humps(tau: f
     check_covered(intervals(values, [8_000_000], tau), quantile(values, tau), f"humps {tau}")
 
 
-def test_medians_are_covered_at_the_edges_of_a_gap() -> None:
+def test_medians_and_their_differences_are_covered_at_the_edges_of_a_gap() -> None:
     """Half of the values are near 0.3, half near 0.7: the median may be on either side."""
     mechanism = build({"name": "threshold", "missing": False}, [500_000], "delay")
     (kept, changed), random = np.array(mechanism.pairs()[0]), np.random.default_rng(SEED)
@@ -113,6 +114,8 @@ def test_medians_are_covered_at_the_edges_of_a_gap() -> None:
     found = [mechanism.numeric(each, 0, 1, (0.5,)).quantiles[0.5] for each in tables]
     for edge in (0.32, 0.68):
         check_covered(np.array([each.interval() for each in found]), edge, f"gap {edge}")
+    apart = [difference(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+    check_covered(np.array([(each.low, each.high) for each in apart]), 0.36, "difference")
 
 
 def test_quantiles_of_values_that_can_be_missing_are_covered() -> None:
