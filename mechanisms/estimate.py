@@ -62,9 +62,6 @@ class Estimate:
         such score, as of quotients and quantiles.
     half : float
         By so much a normal interval is longer on each side: see :attr:`ShareNoise.half`.
-    gap : float in [0, 1]
-        How surely a quantile lies in a gap between values. The truth may then be at any end of the
-        interval, and is not likelier to be near the middle.
 
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
@@ -80,7 +77,6 @@ class Estimate:
     reach: tuple[tuple[float, ...], ...] | None = field(default=None, repr=False, compare=False)
     scores: tuple[float, float] | None = field(default=None, repr=False, compare=False)
     half: float = field(default=0.0, repr=False, compare=False)
-    gap: float = field(default=0.0, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""

@@ -233,8 +233,13 @@ def _bisect(target: Decimal, squares: Sequence[Decimal]) -> list[Decimal]:
     for _ in range(_STEPS):
         middle = (low * high).sqrt()
         roots = [_root(middle / s, root) for s, root in zip(squares, roots, strict=True)]
-        product = math.prod((1 + root for root in roots), start=Decimal(1))
-        low, high = (middle, high) if product > goal else (low, middle)
+        product = Decimal(1)
+        for root in roots:
+            product *= 1 + root
+        if product > goal:
+            low = middle
+        else:
+            high = middle
     return [(1 + root).ln() for root in roots]
 
 

@@ -35,10 +35,12 @@ _ONE_ERROR = 0.6826894921370859
 GRID = 64
 #: A share is taken for the quantile's own where the fit is within so much of it.
 _NEAR = 0.15
-#: Squares of signed roots; the places where they are reached show a gap between values.
-_SQUARES = (5.0, 10.0, 20.0, 40.0)
-#: Critical value at the edge of a gap, by the chi-square quantile.
-_EDGE = 1.5
+#: Likelihood ratios; the widths of the regions below them show a gap between values.
+_RATIOS = (5.0, 40.0)
+#: The second region of a gap is less than so many times as wide as the first.
+_GROWTH = 1.6
+#: Critical value in a gap, by the chi-square quantile.
+_EDGE = 1.7
 #: Levels, and the critical value of a monotone function at a point by the chi-square quantile.
 _LIMIT = ((0.8, 0.9, 0.95, 0.99), (0.601, 0.593, 0.591, 0.572))
 
@@ -277,11 +279,14 @@ class Survival:
             ends.append(knots[after - 1] + rise * (knots[after] - knots[after - 1]))
         at = float(sum(ends)) / 2
         region = QuantileRegion(self, tau, at)
-        below, above = region.kept(_ONE_ERROR)
         n, width = sum(reports_by_level), self.high - self.low
+        below, above = region.kept(_ONE_ERROR)
         error = width * (above - below) / 2
-        value, gap = self.low + width * at, float(region.gaps.max())
-        return Estimate(value, error, n, reports_by_level, region=region, gap=gap)
+        if region.in_gap:
+            # The truth is no likelier to be near the middle of a gap than at its ends.
+            low, high = region.interval(0.95)
+            error = (high - low) / 2
+        return Estimate(self.low + width * at, error, n, reports_by_level, region=region)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +299,8 @@ class QuantileRegion:
     its own. The critical value is that of a monotone function at a point where the fit rises by
     little of a standard error from stratum to stratum, and the chi-square quantile, less what
     interpolation takes from the variance, where it rises by one. Both are too small at the edge of
-    a gap, where values are rare on one side alone: if the estimate seems to lie in a gap, the
-    critical value is larger.
+    a gap, where values are rare on one side alone. There the limit at 95 % is 1.3, 1.6 and 1.8
+    times the chi-square quantile, for a gap of 8, 16 and 32 strata; 1.7 times it is used.
 
     The quantile is that of the distribution evened out over each stratum, as :class:`Cdf` is: of
     values of which many are alike, the quantile itself may lie anywhere in its stratum. The ends
@@ -321,8 +326,8 @@ class QuantileRegion:
         pieces = max(len(middles) - 1, 0) * GRID
         grid = np.interp(np.arange(pieces + 1) / GRID, np.arange(len(middles)), middles)
         signed = np.interp(grid, *self._nodes)
-        gaps = self.gaps[(grid > self.at).astype(np.intp)]
-        critical += gaps * np.maximum(_EDGE * two_sided(level) ** 2 - critical, 0.0)
+        if self.in_gap:
+            critical = np.maximum(critical, _EDGE * two_sided(level) ** 2)
         # The estimate, which is kept, may lie between two points or beyond all of them.
         after = int(np.searchsorted(grid, self.at))
         kept = np.flatnonzero(np.insert(signed**2 <= critical, after, True))
@@ -336,8 +341,8 @@ class QuantileRegion:
         Values lie further to a side where their density is higher than the line between two middles
         says: by half a stratum at most. The more strata there are, the straighter the distribution
         is in each: beyond eight of them it is less by the square of 8 over their number, which in
-        simulations is enough for densities that fall by a factor of 20 within the range. At the
-        edge of a gap it is always half a stratum.
+        simulations is enough for densities that fall by a factor of 20 within the range. In a
+        gap it is always half a stratum.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
@@ -347,7 +352,7 @@ class QuantileRegion:
         width = float(survival.strata.weights.max())
         part = np.clip((steep - flat) / np.maximum(steep, 1e-300), 0.0, 1.0)
         edges = side * (knots[1:] if side > 0 else knots[:-1])
-        most = max(min(64 * width**2, 1.0), self.gaps[(side + 1) // 2]) * width / 2
+        most = width / 2 if self.in_gap else min(width / 2, 32 * width**3)
         moved = np.minimum(edges, side * end) + part * most
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
@@ -362,25 +367,16 @@ class QuantileRegion:
         return np.insert(middles, at, self.at), np.insert(self._roots, at, 0.0)
 
     @cached_property
-    def gaps(self) -> Floats:
-        """How surely the estimate lies in a gap with an edge below, and above: from 0 to 1, (2,).
+    def in_gap(self) -> bool:
+        """Whether the estimate seems to lie in a gap between values, with an edge on either side.
 
-        The square of the root rises by the cube of the distance if values are as dense everywhere,
-        or by its square within a stratum; at the edges of a gap it rises faster.
+        The region of an eightfold likelihood ratio is twice as wide if values are as dense
+        everywhere, and hardly wider if they become dense at its ends.
         """
         places, roots = self._nodes
-        reached = np.sqrt(_SQUARES)
-        widths = np.interp(reached, roots, places) - np.interp(-reached, roots, places)
-        # Averages over both sides and two squares, the former in strata.
-        near, far = (widths @ [[1, 0], [1, 0], [0, 1], [0, 1]] * len(places) / 4).tolist()
-        ends = np.maximum(roots[[0, -1]] ** 2, 1e-9)
-        even = np.cbrt(np.minimum(_SQUARES, ends[:, None])).sum(axis=0)
-        rise = far**2 * (2 * far + 3) / max(near**2 * (2 * near + 3), 1e-9)
-        growth = math.cbrt(rise) * float(even[:2].sum() / even[2:].sum())
-        # Few strata show gaps less clearly.
-        sure = min(max(((1.02 if len(roots) <= 17 else 0.91) - growth) / 0.08, 0.0), 1.0)
-        found: Floats = np.where(ends > _SQUARES[1], sure**2, 0.0)
-        return found
+        reached = np.sqrt(_RATIOS)
+        near, far = np.interp(reached, roots, places) - np.interp(-reached, roots, places)
+        return bool(far < _GROWTH * near and min(-roots[0], roots[-1]) > reached[1])
 
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:
