@@ -280,12 +280,12 @@ class Survival:
         at = float(sum(ends)) / 2
         region = QuantileRegion(self, tau, at)
         n, width = sum(reports_by_level), self.high - self.low
-        below, above = region.kept(_ONE_ERROR)
-        error = width * (above - below) / 2
         if region.in_gap:
             # The truth is no likelier to be near the middle of a gap than at its ends.
             low, high = region.interval(0.95)
-            error = (high - low) / 2
+        else:
+            low, high = (width * end for end in region.kept(_ONE_ERROR))
+        error = (high - low) / 2
         return Estimate(self.low + width * at, error, n, reports_by_level, region=region)
 
 
