@@ -198,8 +198,7 @@ def difference(first: Scored, arm: Scored, *, error: float = 0.05, repeats: int 
     reports = first.reports + arm.reports
     (offsets,), (slopes,) = _mixture(first.counts[None], arm.counts[None], arm.values, repeats)
     wealth = _Wealth(offsets, slopes)
-    most = math.log(repeats / error)
-    low, high = _below(wealth, most)
+    low, high = _below(wealth, math.log(repeats / error))
     p_value = min(1.0, math.exp(min(math.log(repeats) - wealth.log(0.0), 0.0)))
     if not reports:
         return Difference(math.nan, -scale, scale, 1.0)

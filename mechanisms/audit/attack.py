@@ -315,8 +315,7 @@ def _features(planes: Bytes, numbers: Floats, bits: Ints, chosen: Ints) -> Float
 
 def _telling(means: Floats, variances: Floats) -> Ints:
     """Return the features, columns of ``(2, k)`` means, that differ most, if they differ enough."""
-    gaps = np.abs(means[1] - means[0])
-    sizes = gaps / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
+    sizes = np.abs(means[1] - means[0]) / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
     order: Ints = np.argsort(-sizes, kind="stable")[:_FEATURES]
     return order[: int((sizes > _SURE).sum())]
 

@@ -215,8 +215,7 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
 
 def hashing_variance(epsilon: float, buckets: int) -> float:
     """Return n times the variance of the share of a rare category."""
-    gain = expm1(epsilon)
-    return (1 + buckets / gain) ** 2 / (buckets - 1)
+    return (1 + buckets / expm1(epsilon)) ** 2 / (buckets - 1)
 
 
 def hits(counts: Ints, m: int, g: int) -> Ints:

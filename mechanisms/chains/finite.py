@@ -214,9 +214,7 @@ def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
 
 
 def _shape(step: Step) -> tuple[int, int]:
-    if isinstance(step, SymbolDraw):
-        return step.size, step.size
-    return step.inputs, step.outputs
+    return (step.size,) * 2 if isinstance(step, SymbolDraw) else (step.inputs, step.outputs)
 
 
 def _weight(step: Step, x: int, output: int) -> int:

@@ -70,8 +70,7 @@ class SubsetChain(SupportChain, BitOutputs):
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
     def uniform_many(self, n: int, source: Source) -> Bytes:
-        nowhere = np.full(n, -1)
-        return self._packed(nowhere, np.full(n, self.k), source)
+        return self._packed(np.full(n, -1), np.full(n, self.k), source)
 
     def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Bytes:
         out = self._packed(xs, self.k - supporting.astype(np.int64), source)

@@ -351,8 +351,7 @@ def _cells(
     low, high = (np.broadcast_to(end, hits.shape) for end in ends)
     trials = np.maximum(reports, 1)[..., None]
     # Each has half of the false alarms if all answers of a level are looked at together, too.
-    whole = mechanism.chain.mixed(0) is not None
-    tests = math.log(2 * hits.size * (1 + whole))
+    tests = math.log(2 * hits.size * (1 + (mechanism.chain.mixed(0) is not None)))
     logs = binomial_tail(hits, trials, low, high) / together + tests
     logs[~looked] = math.inf
     at = np.unravel_index(int(logs.argmin()), logs.shape)

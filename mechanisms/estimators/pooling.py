@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, half_step, two_sided
 
+#: An interval in a gap is less than so many standard errors long; a normal one has 3.92.
+_FLAT = 2.1
+
 
 def pairs_per_report(reports: Iterable[int], most: int = 1) -> float:
     """Return how many reports share the noise of one, itself included, on average and at most.
@@ -89,7 +92,9 @@ def difference(one: Estimate, other: Estimate) -> PooledDifference:
     """Return ``one`` less ``other``, with an interval made of the ends of both (MOVER).
 
     For normal intervals that is the usual one. It is too wide if the errors of both are positively
-    correlated.
+    correlated. If an interval is hardly longer than its standard error to each side, the truth is
+    as likely to be at its ends as near the estimate, as of a quantile in a gap between values: then
+    the interval reaches from the lowest to the highest difference of the ends.
 
     References
     ----------
@@ -104,13 +109,13 @@ def difference(one: Estimate, other: Estimate) -> PooledDifference:
     (0.14, True)
     """
     (low, high), (other_low, other_high) = one.interval(), other.interval()
-    value = one.value - other.value
-    return PooledDifference(
-        value,
-        math.hypot(one.standard_error, other.standard_error),
-        value - math.hypot(one.value - low, other_high - other.value),
-        value + math.hypot(high - one.value, other.value - other_low),
-    )
+    below = one.value - low, other_high - other.value
+    above = high - one.value, other.value - other_low
+    flat = high - low < _FLAT * one.standard_error
+    flat |= other_high - other_low < _FLAT * other.standard_error
+    down, up = (sum(each) if flat else math.hypot(*each) for each in (below, above))
+    error, value = math.hypot(one.standard_error, other.standard_error), one.value - other.value
+    return PooledDifference(value, error, value - down, value + up)
 
 
 def part_and_whole(

@@ -260,8 +260,7 @@ def _models(
     for name, given in (("drift", drift), ("spread", spread)):
         if given is not None and not 0 <= given < math.inf:
             raise ParameterError(f"{name} must lie in [0, inf), not {given}")
-    unit = float(np.median(errors[there[:LEARNED]]))
-    return candidates(unit, drift, spread)
+    return candidates(float(np.median(errors[there[:LEARNED]])), drift, spread)
 
 
 class _Surprise:

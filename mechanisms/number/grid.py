@@ -38,8 +38,7 @@ def threshold_of(coin: int) -> float:
 
 def thresholds_of(coins: Words) -> Floats:
     """Vectorised :func:`threshold_of`: ``(n,)`` in, ``(n,)`` ``float64`` out."""
-    shifted = (coins >> np.uint64(11)).astype(np.float64)
-    return (shifted + 0.5) * 2.0**-53
+    return ((coins >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
 def exponent_of(coin: int, bits: int) -> int:

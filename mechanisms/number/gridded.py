@@ -124,8 +124,7 @@ class GridMechanism(NumberMechanism):
 
     def noise(self, level: int) -> Noise | None:
         """Return the largest variance that a bounded contribution can have."""
-        values = contributions(self.shape, self.laws[level]).value
-        most = float(max(map(abs, values)))
+        most = float(max(map(abs, contributions(self.shape, self.laws[level]).value)))
         return Noise(most**2, most**2, 2 * most, most + 0.5, most + 0.5)
 
 

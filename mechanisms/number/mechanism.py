@@ -254,9 +254,7 @@ class AnswerMechanism(ChainCoins, QuestionMechanism):
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the answer, 0 or 1; 2 where the number is missing."""
         check_unit(symbol, self.missing)
-        if symbol is None:
-            return MISSING
-        return self.question.answer(symbol, self.coin(chain), source)
+        return MISSING if symbol is None else self.question.answer(symbol, self.coin(chain), source)
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
         check_unit(symbol, self.missing)

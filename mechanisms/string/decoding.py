@@ -217,8 +217,7 @@ def fit(observed: Observed, filters: Any) -> Fit:
     shares = inverse @ (weighted.T @ target - d * (weights @ target))
     residuals = target - (used @ shares - d * shares.sum())
     freedom = len(target) - len(shares) + null.shape[1]
-    squares = float(weights @ residuals**2)
-    excess = max(1.0, squares / freedom) if freedom > 0 else 1.0
+    excess = max(1.0, float(weights @ residuals**2) / freedom) if freedom > 0 else 1.0
     return Fit(shares, inverse, residuals.reshape(-1, width), null, excess, freedom)
 
 

@@ -198,8 +198,7 @@ def _integral(chances: Sequence[int], scale: int) -> Fraction:
             raised[degree] -= chance * power
         powers = raised
     terms = (Fraction(power, degree) for degree, power in enumerate(powers, start=1))
-    total = sum(terms, Fraction(0))
-    return total / Fraction(scale ** len(chances))
+    return sum(terms, Fraction(0)) / Fraction(scale ** len(chances))
 
 
 def flip(thresholds: Sequence[int], source: Source) -> int:

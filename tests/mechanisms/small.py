@@ -126,8 +126,7 @@ def values(mechanism: Any, n: int) -> tuple[list[Any], Any]:
 
 def prior_of(mechanism: Any, symbol: Any, identifier: bytes = bytes(16)) -> Any:
     """The symbols that a value may become before it is randomized, with integer weights."""
-    prior = getattr(mechanism, "_prior", mechanism.prior)
-    return prior(symbol, identifier, identifier)
+    return getattr(mechanism, "_prior", mechanism.prior)(symbol, identifier, identifier)
 
 
 @cache

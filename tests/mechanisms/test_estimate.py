@@ -79,8 +79,7 @@ def test_what_forged_reports_do_is_exact_whichever_levels_they_are_of():
     """Against every way of spreading forged reports over two levels, on both sides."""
     pairs = np.array([[0.5, 0.3], [0.7, 0.1]])
     reports = np.array([30, 50])
-    ones = np.array([[15], [30]])
-    [estimate] = shares(ones, reports, pairs)
+    [estimate] = shares(np.array([[15], [30]]), reports, pairs)
     low, high = estimate.interval(0.95)
     for forged in (0, 8, 30, 55, 80):
         # A claimed yes of somebody whose answer is no counts so much instead of 0, and the reverse.

@@ -122,8 +122,7 @@ def planned(first: Floats, arm: Floats, values: Floats, *, kept: bool, looks: in
 def test_devices_that_repeat_break_what_does_not_know_of_them(
     epsilon: float, share: float, published: float
 ) -> None:
-    random = np.random.default_rng(SEED)
-    given = windows(random, epsilon, share, same=True)
+    given = windows(np.random.default_rng(SEED), epsilon, share, same=True)
     # The wrong ways: reports of a device taken for those of several.
     check_at_least(at_all_looks(*given, 1), EXPERIMENTS, published - 0.08, label=f"seed {SEED}")
     check_at_least(planned(*given, kept=False), EXPERIMENTS, 0.25, label=f"seed {SEED}")

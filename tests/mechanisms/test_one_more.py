@@ -51,8 +51,7 @@ def honest(mechanism):
     by_level = REPORTS * (MANY if mechanism.name == "rappor" else 1)
     n, levels = by_level.sum(), np.repeat(np.arange(3), by_level)
     drawn = mechanism.randomize(values(mechanism, n)[1], ids(n), ids(n), SeededSource(7))
-    newest = drawn[np.arange(n), levels]
-    return mechanism.accumulate(newest, ids(n), ids(n), levels, 3)
+    return mechanism.accumulate(drawn[np.arange(n), levels], ids(n), ids(n), levels, 3)
 
 
 def forged(mechanism):

@@ -223,8 +223,7 @@ def test_a_coordinate(spec: Any) -> None:
         ]
     )
     for column in range(4):
-        x = vectors[:, column]
-        stated = mechanism.variance(2, x, N) / N  # type: ignore[arg-type]
+        stated = mechanism.variance(2, vectors[:, column], N) / N  # type: ignore[arg-type]
         check_variance(found[:, column], stated, label=f"{label(spec, 2)}, {column}")
 
 

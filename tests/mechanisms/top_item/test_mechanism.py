@@ -115,8 +115,7 @@ def test_estimates_undo_the_degradation_without_bias(level: int) -> None:
 
 def test_estimates_of_the_response_are_of_the_truth() -> None:
     mechanism, n = made(TopResponse, 5, 9, (500_000, 1_000_000)), 60_000
-    generator = np.random.default_rng(SEED)
-    counts = generator.integers(0, 6, size=(n, 5))
+    counts = np.random.default_rng(SEED).integers(0, 6, size=(n, 5))
     counts[: n // 2, 1] = 9
     ids = np.zeros((n, 2), dtype=np.uint64)
     payloads = mechanism.randomize(counts, ids, ids, SeededSource(SEED))

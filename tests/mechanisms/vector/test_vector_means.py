@@ -67,8 +67,7 @@ def spread(bits: int, column: NDArray[np.float64]) -> float:
         means = bit_means(column, bits)
         weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
         return float(weights @ (means * (1 - means)))
-    ranks = 2 * np.arange(1, N + 1) - N - 1
-    return float(ranks @ np.sort(column)) / N**2
+    return float((2 * np.arange(1, N + 1) - N - 1) @ np.sort(column)) / N**2
 
 
 @pytest.mark.parametrize(("bits", "sampled", "epsilon"), [(0, 1, 1.0), (0, 2, 4.0), (8, 2, 4.0)])
