@@ -76,6 +76,8 @@ _STYLE: Any = {
 }
 #: The style is the process's, and read until the figure is written.
 _DRAWING = threading.Lock()
+#: Characters that a name may have and a file of XML may not.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-weight)[a-z-]*")
 #: Characters of a name that a chart shows.
 _NAME = 28
@@ -218,7 +220,8 @@ def _inside(written: bytes) -> str:
 def _with_titles(svg: str) -> str:
     """Return an SVG whose marks have titles where they had the ids of :func:`titled`."""
     svg = re.sub(r'<g id="title-([0-9a-f]*)">', lambda mark: f"<g>{_shown_over(mark[1])}", svg)
-    return re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
+    return _NOT_XML.sub("\ufffd", svg)
 
 
 def _attributes(style: re.Match[str]) -> str:
@@ -594,10 +597,7 @@ def distribution(
 
 
 def levels(
-    title: str,
-    starts: Sequence[datetime],
-    counts: Sequence[Sequence[int]],
-    label: str,
+    title: str, starts: Sequence[datetime], counts: Sequence[Sequence[int]], label: str
 ) -> Chart:
     """Return reports by level, window by window: ``counts`` are of windows, then of levels."""
     by_level = np.array(counts, dtype=np.int64).T

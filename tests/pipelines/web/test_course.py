@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from xml.etree import ElementTree
 
 import pytest
 from html_pages import Html
@@ -231,6 +232,12 @@ def test_a_note_that_is_none_is_refused(app, notes, body, kind, status):
     assert notes.read() == []
     described = ask(app, "/api/v1/openapi.json").json()["paths"]["/api/v1/notes"]["post"]
     assert str(status) in described["responses"]
+
+
+def test_a_chart_is_xml_whatever_is_in_a_note(app):
+    assert post(app, r'{"at": "2025-01-12", "text": "Sale\u0001"}').status == 201
+    read = "".join(ElementTree.fromstring(ask(app, f"{THEME}/charts/course-1.svg").text).itertext())
+    assert "Sale\ufffd" in read
 
 
 def test_a_note_is_refused_that_would_make_the_file_no_list(app, notes, tmp_path):
