@@ -91,7 +91,7 @@ def application(
     bounds = limits or Limits()
     buckets: dict[str, TokenBucket] = {}
     faults = problems.Faults(warn, "collector")
-    room = Room(bounds.waiting_bytes)
+    room = Room(bounds.waiting_bytes, (bounds.connections + 1) // 2)
 
     def admit(request: Request) -> None:
         """Refuse a request of another origin's page, without a key, or one too many."""
@@ -144,8 +144,8 @@ def application(
         headers = {"cache-control": "no-store", **(error.headers or {})}
         if error.status_code == 401:
             headers["www-authenticate"] = "Bearer"
-        if error.status_code in (408, 413):
-            # The rest of the body is not waited for.
+        if error.status_code in (408, 413, 503):
+            # The rest of the body, if it has not arrived, is not waited for.
             headers["connection"] = "close"
         return problems.problem(error.status_code, error.detail, headers)
 
