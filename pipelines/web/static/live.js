@@ -96,7 +96,7 @@ async function look() {
   const shown = revisionOf(document);
   // Who is choosing a window is not disturbed.
   if (document.activeElement && document.activeElement.tagName === "SELECT") return;
-  const signal = AbortSignal.timeout(PATIENCE);
+  const signal = AbortSignal.timeout?.(PATIENCE);
   const answer = await fetch("/revision", { headers: { "if-none-match": `"${shown}"` }, signal });
   if (answer.status === 401) return location.reload();
   if (answer.status >= 500 && shown) throw new Error("no revision");
