@@ -55,9 +55,14 @@ class HeadFilter:
         size += sum(len(name) + len(value) for name, value in fields)
         # Caddy sends an empty one where a client has sent none.
         kept = [(name, value) for name, value in fields if value and name in self._names]
+        refusal = None
         if size > _HEAD_BYTES or len(kept) > _FIELDS:
-            answer = problem(431, "the head of the request is too long", {"connection": "close"})
-            await answer(scope, receive, send)
+            refusal = 431, "the head of the request is too long"
+        elif {b"content-length", b"transfer-encoding"} <= dict(fields).keys():
+            # A proxy that goes by the other one takes the next request to begin elsewhere.
+            refusal = 400, "the request says in two ways how long its body is"
+        if refusal is not None:
+            await problem(*refusal, {"connection": "close"})(scope, receive, send)
             return
         await self._app({**scope, "client": None, "headers": kept}, receive, send)
 

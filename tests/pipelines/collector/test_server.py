@@ -254,6 +254,14 @@ def test_bodies_in_chunks_of_any_size_are_taken(collector):
         assert collector.ask(sent).startswith(b"HTTP/1.1 204 "), size
 
 
+def test_a_body_of_two_lengths_ends_the_connection(collector):
+    lengths = "Content-Length: 4\r\nTransfer-Encoding: chunked"
+    head = f"POST /v1/reports HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\n".encode()
+    found = collector.ask(head + b"0\r\n\r\n" + get("/healthz"))
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"HTTP/1.1") == 1
+
+
 def test_an_endless_body_is_refused_and_cut_off(impatient):
     with impatient.connect() as connection:
         connection.sendall(
