@@ -229,10 +229,10 @@ def test_many_bodies_that_never_end_lock_nobody_out(tmp_path):
     few = """
 from functools import partial
 from pipelines.collector import limits
-limits.Limits = partial(limits.Limits, connections=8, body_seconds=600)
+limits.Limits = partial(limits.Limits, connections=20, body_seconds=600)
 """
     with LiveCollector(tmp_path, prelude=few) as collector, ExitStack() as held:
-        for _ in range(20):
+        for _ in range(40):
             connection = held.enter_context(collector.connect())
             connection.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
             assert collector.post(body()) == 204
