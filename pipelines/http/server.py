@@ -141,7 +141,7 @@ def serve(
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=_HEAD_BYTES,
-        limit_concurrency=min(connections, _descriptors() - _FILES),
+        limit_concurrency=possible_connections(connections),
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=_ENDING,
         callback_notify=look,
@@ -187,6 +187,11 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = str(error.strerror or error).partition(" (")[0]
         raise ParameterError(f"--listen {host} --port {port}: {why}") from None
+
+
+def possible_connections(most: int) -> int:
+    """Return how many connections may be open, ``most`` or fewer if few files may be."""
+    return min(most, _descriptors() - _FILES)
 
 
 def _descriptors() -> int:

@@ -225,11 +225,14 @@ def test_large_bodies_that_never_end_lock_nobody_out(tmp_path):
             assert collector.post(body(*(message() for _ in range(500)))) == 204
 
 
-def test_many_bodies_that_never_end_lock_nobody_out(tmp_path):
-    few = """
+@pytest.mark.parametrize(("connections", "files"), [(20, 256), (2000, 84)])
+def test_many_bodies_that_never_end_lock_nobody_out(tmp_path, connections, files):
+    few = f"""
+import resource
 from functools import partial
 from pipelines.collector import limits
-limits.Limits = partial(limits.Limits, connections=20, body_seconds=600)
+limits.Limits = partial(limits.Limits, connections={connections}, body_seconds=600)
+resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 """
     with LiveCollector(tmp_path, prelude=few) as collector, ExitStack() as held:
         for _ in range(40):
