@@ -144,8 +144,8 @@ def application(
         headers = {"cache-control": "no-store", **(error.headers or {})}
         if error.status_code == 401:
             headers["www-authenticate"] = "Bearer"
-        if error.status_code in (408, 413, 503):
-            # The rest of the body, if it has not arrived, is not waited for.
+        if error.status_code in (408, 413):
+            # The rest of the body is not waited for.
             headers["connection"] = "close"
         return problems.problem(error.status_code, error.detail, headers)
 
@@ -193,7 +193,9 @@ def application(
                 share.grow(sum(max(0, _MESSAGE_BYTES - len(each)) for each in messages))
                 await commits.write(_checked(messages, plans().fingerprints))
         except OverloadError:
-            raise _later(503, "overloaded", _BUSY) from None
+            # The rest of the body, if it has not arrived, is not waited for.
+            headers = {"retry-after": str(_BUSY), "connection": "close"}
+            raise HTTPException(503, "overloaded", headers) from None
         except PublishError:
             raise _later(503, "messages cannot be kept now", _FAILED) from None
         return Response(status_code=204)
