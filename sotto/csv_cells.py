@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 #: The places of a text where a spreadsheet sees a formula (OWASP, "CSV Injection"): its beginning,
-#: and behind a semicolon, which separates cells in countries that write decimals with a comma.
-_FORMULA = re.compile(r"(?:\A|(?<=;))(?=[=+\-@\t\r\n])")
+#: and behind what may separate cells. A semicolon does in countries that write decimals with a
+#: comma; there a quote behind a comma does not begin a cell, so that a line's end is one too.
+_FORMULA = re.compile(r"\A(?=[\t\r\n])|(?:\A|(?<=[;\t\r\n]))(?=[=+\-@])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -21,8 +22,8 @@ def csv_cell(value: object) -> object:
 
     >>> [csv_cell(each) for each in ("=1+1", "-30.0", -0.5, "@x", [1], True, "a=b", None)]
     ["'=1+1", '-30.0', -0.5, "'@x", '[1]', 'true', 'a=b', None]
-    >>> [csv_cell(each) for each in ("a;=1+1", "a; b", "a;b")]
-    ["a;'=1+1", 'a; b', 'a;b']
+    >>> [csv_cell(each) for each in ("a;=1+1", "a; b", "a\\n=1")]
+    ["a;'=1+1", 'a; b', "a\\n'=1"]
     """
     if isinstance(value, list | bool):
         value = json.dumps(value, ensure_ascii=False)

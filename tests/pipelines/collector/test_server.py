@@ -235,10 +235,9 @@ def test_large_bodies_that_never_end_lock_nobody_out(tmp_path):
 @pytest.mark.parametrize(("connections", "files"), [(20, 256), (2000, 84)])
 def test_many_bodies_that_never_end_lock_nobody_out(tmp_path, connections, files):
     few = f"""
-import resource
-from functools import partial
+import functools, resource
 from pipelines.collector import limits
-limits.Limits = partial(limits.Limits, connections={connections}, body_seconds=600)
+limits.Limits = functools.partial(limits.Limits, connections={connections}, body_seconds=600)
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 """
     with LiveCollector(tmp_path, prelude=few) as collector, ExitStack() as held:
