@@ -103,11 +103,11 @@ async function look() {
   const { revision } = answer.status === 304 ? { revision: shown } : await answer.json();
   if (revision === shown) return say("");
   const fresh = await fetch(location.href, { signal });
+  const page = new DOMParser().parseFromString(await fresh.text(), "text/html");
   // The page of an error has no script that would look again.
-  if (fresh.status >= 500 && shown) {
+  if (fresh.status >= 500 && (shown || revisionOf(page) === null)) {
     return say("New results cannot be shown yet; this page shows what it had.");
   }
-  const page = new DOMParser().parseFromString(await fresh.text(), "text/html");
   // A page of another kind has to be loaded whole.
   if (!page.querySelector("main") || revisionOf(page) === null) return location.reload();
   replaceWith(page);
