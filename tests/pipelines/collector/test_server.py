@@ -46,8 +46,7 @@ def impatient(tmp_path_factory):
     prelude = """
 from functools import partial
 from pipelines.collector import limits
-from pipelines.http import server
-server._IDLE = 1
+from pipelines.http import server; server._IDLE = 1
 limits.Limits = partial(limits.Limits, body_seconds=0.6, body_bytes=100_000, connections=8)
 """
     with LiveCollector(tmp_path_factory.mktemp("impatient"), prelude=prelude) as collector:
@@ -242,8 +241,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 """
     with LiveCollector(tmp_path, prelude=few) as collector, ExitStack() as held:
         for _ in range(40):
-            connection = held.enter_context(collector.connect())
-            connection.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+            held.enter_context(collector.connect()).sendall(request(bytes(9))[:-1])
             assert collector.post(body()) == 204
 
 
