@@ -8,23 +8,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-#: A text that begins so is a formula in a spreadsheet (OWASP, "CSV Injection").
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+#: The places of a text where a spreadsheet sees a formula (OWASP, "CSV Injection"): its beginning,
+#: and behind what may separate cells. A semicolon does in countries that write decimals with a
+#: comma; there a quote behind a comma does not begin a cell, so that a line's end is one too.
+_FORMULA = re.compile(r"\A(?=[\t\r\n])|(?:\A|(?<=[;\t\r\n]))(?=[=+\-@])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def csv_cell(value: object) -> object:
-    """Return what a cell holds: a text that a spreadsheet would compute has ``'`` before it.
+    """Return what a cell holds: what a spreadsheet would compute of a text has ``'`` before it.
 
     Lists and booleans are JSON. A text that is a number stays one.
 
     >>> [csv_cell(each) for each in ("=1+1", "-30.0", -0.5, "@x", [1], True, "a=b", None)]
     ["'=1+1", '-30.0', -0.5, "'@x", '[1]', 'true', 'a=b', None]
+    >>> [csv_cell(each) for each in ("a;=1+1", "a; b", "a\\n=1")]
+    ["a;'=1+1", 'a; b', "a\\n'=1"]
     """
     if isinstance(value, list | bool):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and value.startswith(_FORMULA) and not _NUMBER.fullmatch(value):
-        return f"'{value}"
+        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        return _FORMULA.sub("'", value)
     return value
 
 

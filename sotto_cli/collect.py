@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import re
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def _serve(args: argparse.Namespace) -> None:
     from pipelines.collector.keys import AppKeys
     from pipelines.collector.limits import Limits
     from pipelines.collector.plans import PlanFiles
-    from pipelines.http.server import serve
+    from pipelines.http.server import possible_connections, serve
 
     options.quiet_libraries()
     for origin in args.origin:
@@ -89,6 +90,7 @@ def _serve(args: argparse.Namespace) -> None:
     keys = None if args.keys is None else AppKeys(args.keys, options.warn)
     plans = PlanFiles(args.plan, args.plans, options.warn)
     limits = Limits(requests_per_second=args.rate, burst=max(1, int(2 * args.rate)))
+    limits = replace(limits, connections=possible_connections(limits.connections))
 
     def ready(url: str) -> None:
         print(f"{url}/v1/reports", flush=True)

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         )
         where, job = "", ServedJob(result)
         if flink is not None:
-            where = ", which Flink does not list yet"
+            where = ", which Flink has not begun yet"
             if flink.wait_until_known(folder.job(), options.say):
                 where, job = f", {flink.page}", flink
         print(f"submitted: job {folder.job()}{where}", flush=True)

@@ -181,10 +181,7 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
                 asked[name].add(module)
             if name in makers and layer(module) in {"pipelines", "sotto_cli"}:
                 asked["the formulas"].add(module)
-    assert asked == {
-        "pipelines.aggregation.result_rows.estimate": set(),
-        "the formulas": set(),
-    }
+    assert asked == {"pipelines.aggregation.result_rows.estimate": set(), "the formulas": set()}
 
 
 def test_seeded_randomness_stays_out_of_what_ships() -> None:

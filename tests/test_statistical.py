@@ -7,12 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from statistical import (
-    check_binomial,
-    check_counts,
-    check_normal,
-    check_variance,
-)
+from statistical import check_binomial, check_counts, check_normal, check_variance
 
 SEED = 20240607
 TRIALS = 200_000

@@ -91,7 +91,7 @@ def application(
     bounds = limits or Limits()
     buckets: dict[str, TokenBucket] = {}
     faults = problems.Faults(warn, "collector")
-    room = Room(bounds.waiting_bytes)
+    room = Room(bounds.waiting_bytes, (bounds.connections + 1) // 2)
 
     def admit(request: Request) -> None:
         """Refuse a request of another origin's page, without a key, or one too many."""
@@ -193,7 +193,9 @@ def application(
                 share.grow(sum(max(0, _MESSAGE_BYTES - len(each)) for each in messages))
                 await commits.write(_checked(messages, plans().fingerprints))
         except OverloadError:
-            raise _later(503, "overloaded", _BUSY) from None
+            # The rest of the body, if it has not arrived, is not waited for.
+            headers = {"retry-after": str(_BUSY), "connection": "close"}
+            raise HTTPException(503, "overloaded", headers) from None
         except PublishError:
             raise _later(503, "messages cannot be kept now", _FAILED) from None
         return Response(status_code=204)

@@ -30,7 +30,8 @@ class Limits:
     burst : int
         Requests of one app that may come at once.
     connections : int
-        Open at one time; further ones are answered with 503.
+        Open at one time; further ones are answered with 503. Bodies may be arriving over half of
+        them: one more has the oldest refused with 503.
     waiting_bytes : int
         Of the bodies of all requests that are not answered yet, where each message counts as a
         kilobyte at least; further ones are refused with 503.
@@ -80,11 +81,12 @@ class Room:
     """The bytes that all requests may hold together.
 
     The largest of the bodies that are still arriving gives way, when it is full, to a request that
-    holds less: slow senders of large bodies lock nobody out.
+    holds less. The oldest of them gives way to a new one beyond ``bodies``. So slow senders lock
+    nobody out, neither by large bodies nor by many.
 
     Examples
     --------
-    >>> room = Room(10)
+    >>> room = Room(10, bodies=2)
     >>> with room.share() as slow, room.share() as other:
     ...     slow.grow(9)
     ...     other.grow(5)
@@ -97,14 +99,17 @@ class Room:
     Traceback (most recent call last):
     ...
     pipelines.collector.limits.OverloadError: too many bytes wait
-    >>> room.held
-    0
+    >>> with room.share() as oldest, room.share() as other, room.share() as newest:
+    ...     oldest.evicted, other.evicted, newest.evicted, room.held
+    (True, False, False, 0)
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, bodies: int) -> None:
         self._most = most
+        self.bodies = bodies
         self.held = 0
-        self.arriving: set[Share] = set()
+        #: The oldest first.
+        self.arriving: dict[Share, None] = {}
 
     def share(self) -> Share:
         """Return what one request holds of it: nothing yet, and its body is still arriving."""
@@ -138,7 +143,7 @@ class Share:
 
     def whole(self) -> None:
         """Hold what it has until the end: the body has arrived."""
-        self._room.arriving.discard(self)
+        self._room.arriving.pop(self, None)
 
     def evict(self) -> None:
         """Give back all at once, and call ``on_eviction``."""
@@ -147,7 +152,9 @@ class Share:
         self.on_eviction()
 
     def __enter__(self) -> Share:
-        self._room.arriving.add(self)
+        if len(self._room.arriving) >= self._room.bodies:
+            next(iter(self._room.arriving)).evict()
+        self._room.arriving[self] = None
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,11 +27,13 @@ _BACK = (20, 10_000)
 
 @dataclass(frozen=True)
 class Arrival:
-    """The newest record of a partition."""
+    """The newest record of a partition, and where it begins and ends."""
 
     partition: str  #: ``TOPIC/NUMBER``
     newest: int | None  #: append time, ms; None for no record
     silent: bool = False
+    first: int = 0  #: offset of its first record
+    end: int = 0  #: offset that its next record will have
 
 
 class ArrivalTimes:
@@ -69,7 +71,8 @@ class ArrivalTimes:
                     bounds[at][1] - start for at, start in since.items() if start is not None
                 )
                 silent = came >= RECORDS * len(others) > 0
-            found.append(Arrival(f"{name.topic}/{name.number}", time, silent))
+            which = f"{name.topic}/{name.number}"
+            found.append(Arrival(which, time, silent, *bounds[name.partition]))
         return found
 
 

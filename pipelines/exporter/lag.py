@@ -261,8 +261,7 @@ class WatchedDocuments:
         names = partitions_of(self._broker, self._topic)
         if not names:
             raise MissingError(f"there is no topic {self._topic}")
-        with closing(Reader(self._broker)) as reader:
-            bounds = reader.bounds([name.partition for name in names])
-        behind = (end - max(taken.get(each, 0), first) for each, (first, end) in bounds.items())
-        times = [each.newest for each in self._arrivals.read(names) if each.newest is not None]
+        pairs = zip(names, found := self._arrivals.read(names), strict=True)
+        behind = [each.end - max(taken.get(at.partition, 0), each.first) for at, each in pairs]
+        times = [each.newest for each in found if each.newest is not None]
         return Documents(max(times, default=None), sum(max(each, 0) for each in behind))

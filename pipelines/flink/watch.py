@@ -101,7 +101,7 @@ class FlinkJob:
         return found
 
     def wait_until_known(self, job: str | None, say: Callable[[str], None]) -> bool:
-        """Return whether another job than was found before is, soon after it was submitted.
+        """Return whether another job than was found before has begun, soon after it was submitted.
 
         ``say``: called once with what is waited for, if that takes long.
         """
@@ -111,8 +111,10 @@ class FlinkJob:
             # The job is submitted, whether or not Flink answers now.
             try:
                 found = self._newest(job)
-                if found is not None and found.id != before and found.state not in _BEGINNING:
-                    return True
+                if found is not None and found.id != before:
+                    if found.state not in _BEGINNING:
+                        return True
+                    why = f"the job is {found.state.lower()}: {self.page}"
             except FlinkError as error:
                 why = str(error)
             if waited >= _SILENT_SECONDS and not said:

@@ -99,11 +99,7 @@ def has_already(request: Request, etag: str) -> bool:
 
 
 def answered(
-    request: Request,
-    body: bytes,
-    media_type: str,
-    etag: str | None = None,
-    cache: str = "no-cache",
+    request: Request, body: bytes, media_type: str, etag: str | None = None, cache: str = "no-cache"
 ) -> Response:
     """Return an answer with its ETag, by default a digest of it; without it for who has it."""
     etag = etag or f'"{hashlib.sha256(body).hexdigest()[:16]}"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import traceback
@@ -12,6 +13,8 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
+#: Within which a body must have arrived.
+BODY_SECONDS = 10.0
 _MEDIA_TYPE = "application/problem+json"
 #: An answer's content as OpenAPI describes it.
 CONTENT: dict[str, Any] = {
@@ -32,13 +35,18 @@ def problem(status: int, title: str, headers: Mapping[str, str]) -> Response:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return the body of a request; HTTPException if it has more bytes than that."""
+    """Return the body of a request; HTTPException if it has more bytes than that, or is late."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise HTTPException(413, f"What is sent is too long: it may have {most:,} bytes.")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    text = f"What is sent is too long: it may have {most:,} bytes."
+                    raise HTTPException(413, text, {"connection": "close"})
+                parts.append(part)
+    except TimeoutError:
+        raise HTTPException(408, "It did not arrive in time.", {"connection": "close"}) from None
     return b"".join(parts)
 
 

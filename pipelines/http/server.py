@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipelines.http.problems import problem
 from sotto.errors import ParameterError
@@ -39,6 +41,14 @@ NO_TELEMETRY: Any = dict.fromkeys(
 _FILES = 64
 
 
+class IdleProtocol(H11Protocol):
+    """Counts the rest of a body whose request is answered as idleness, which ends a connection."""
+
+    def _unset_keepalive_if_required(self) -> None:
+        if (self.conn.our_state, self.conn.their_state) != (h11.DONE, h11.SEND_BODY):
+            super()._unset_keepalive_if_required()
+
+
 class HeadFilter:
     """Gives an application no address, and of a head that is short enough the named fields."""
 
@@ -55,9 +65,14 @@ class HeadFilter:
         size += sum(len(name) + len(value) for name, value in fields)
         # Caddy sends an empty one where a client has sent none.
         kept = [(name, value) for name, value in fields if value and name in self._names]
+        refusal = None
         if size > _HEAD_BYTES or len(kept) > _FIELDS:
-            answer = problem(431, "the head of the request is too long", {"connection": "close"})
-            await answer(scope, receive, send)
+            refusal = 431, "the head of the request is too long"
+        elif {b"content-length", b"transfer-encoding"} <= dict(fields).keys():
+            # A proxy that goes by the other one takes the next request to begin elsewhere.
+            refusal = 400, "the request says in two ways how long its body is"
+        if refusal is not None:
+            await problem(*refusal, {"connection": "close"})(scope, receive, send)
             return
         await self._app({**scope, "client": None, "headers": kept}, receive, send)
 
@@ -128,7 +143,7 @@ def serve(
 
     config = uvicorn.Config(
         HeadFilter(app, headers),
-        http="h11",
+        http=IdleProtocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -136,7 +151,7 @@ def serve(
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=_HEAD_BYTES,
-        limit_concurrency=min(connections, _descriptors() - _FILES),
+        limit_concurrency=possible_connections(connections),
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=_ENDING,
         callback_notify=look,
@@ -182,6 +197,11 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = str(error.strerror or error).partition(" (")[0]
         raise ParameterError(f"--listen {host} --port {port}: {why}") from None
+
+
+def possible_connections(most: int) -> int:
+    """Return how many connections may be open, ``most`` or fewer if few files may be."""
+    return min(most, _descriptors() - _FILES)
 
 
 def _descriptors() -> int:

@@ -321,7 +321,7 @@ def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
         operation_id="add_note",
         summary="add a note",
         status_code=201,
-        responses=added | refused(409, 413, 415, 422),
+        responses=added | refused(408, 409, 413, 415, 422),
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     async def add(request: Request) -> Response:

@@ -183,11 +183,7 @@ def _server(url: sql.URL, kept: int) -> sql.Engine:
     options: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql":
         statement = f"-c statement_timeout={_PATIENCE * 1000}"
-        options["connect_args"] = {
-            "connect_timeout": _PATIENCE,
-            "options": statement,
-            **_KEEPALIVE,
-        }
+        options["connect_args"] = {"connect_timeout": _PATIENCE, "options": statement, **_KEEPALIVE}
     options |= {"pool_size": kept, "pool_pre_ping": True} if kept else {"poolclass": NullPool}
     return sql.create_engine(url, **options).execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True

@@ -46,6 +46,7 @@ _PROBLEM = {
 #: Why a request is refused, by status.
 _REFUSED = {406: "no such format", 409: "the file of notes cannot be read with it", 413: "too long"}
 _REFUSED |= {415: "not sent as application/json", 422: "no such parameter, value or note"}
+_REFUSED |= {408: "it did not arrive in time"}
 
 #: A plan and the health of a job, as JSON has them.
 PLAN: Schema = {

@@ -13,14 +13,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sql
 
 from pipelines.results.fields import Field, Kind, stored_fields
-from pipelines.results.records import (
-    Alarm,
-    Budget,
-    EstimateRecord,
-    Health,
-    Rejection,
-    Window,
-)
+from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, Rejection, Window
 
 Row: TypeAlias = Mapping[str, object]
 

@@ -89,9 +89,11 @@ def replace(
     """Write a file so that, when this returns, it is durable under its name.
 
     An older file of this name stands until the new one is durable, and after any ``OSError``.
+    The new one is nobody else's: a file or a link that lies where it is written is removed first.
     """
     temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with open(descriptor, "wb", buffering=0) as file:
         _write_all(file.fileno(), content)
         os.fsync(file.fileno())

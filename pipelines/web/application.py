@@ -152,9 +152,7 @@ class AskedPage(NamedTuple):
 
 
 def application(
-    site: Site,
-    routers: Sequence[APIRouter] = (),
-    warn: Callable[[str], None] = _logger.warning,
+    site: Site, routers: Sequence[APIRouter] = (), warn: Callable[[str], None] = _logger.warning
 ) -> FastAPI:
     """Return the application.
 

@@ -76,6 +76,10 @@ _STYLE: Any = {
 }
 #: The style is the process's, and read until the figure is written.
 _DRAWING = threading.Lock()
+#: The head of a file, which says what the stylesheet of pages says of theirs.
+_ROOT = '<svg font-family="DejaVu Sans, sans-serif" stroke-linejoin="round"'
+#: Characters that a name may have and a file of XML may not.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-weight)[a-z-]*")
 #: Characters of a name that a chart shows.
 _NAME = 28
@@ -161,7 +165,9 @@ class Chart:
             write_csv_rows(text, list(table[0]) if table else [], table)
             return text.getvalue().encode()
         written = self._written(form, _light())
-        return _with_titles(written.decode()).encode() if form == "svg" else written
+        if form == "png":
+            return written
+        return _plain(written.decode()).replace("<svg", _ROOT, 1).encode()
 
     def _written(self, form: str, colours: Mapping[str, str]) -> bytes:
         with _DRAWING, warnings.catch_warnings():
@@ -207,18 +213,22 @@ def _light() -> Mapping[str, str]:
 
 def _inside(written: bytes) -> str:
     """Return what is inside matplotlib's SVG, without styles, and with a title for each mark."""
-    svg = _with_titles(written.decode())
+    svg = _plain(written.decode())
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
-    unused = r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
-    svg = re.sub(unused, "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
-    return re.sub(r' style="([^"]*)"', _attributes, svg)
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    return re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
 
 
-def _with_titles(svg: str) -> str:
-    """Return an SVG whose marks have titles where they had the ids of :func:`titled`."""
+def _plain(svg: str) -> str:
+    """Return an SVG whose marks have titles where they had the ids of :func:`titled`.
+
+    It has no style, which the policy of pages forbids to a file that is opened in a browser, too.
+    """
     svg = re.sub(r'<g id="title-([0-9a-f]*)">', lambda mark: f"<g>{_shown_over(mark[1])}", svg)
-    return re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
+    svg = re.sub("<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' style="([^"]*)"(?=[^<>]*>)', _attributes, svg)
+    return _NOT_XML.sub("\ufffd", svg)
 
 
 def _attributes(style: re.Match[str]) -> str:
@@ -594,10 +604,7 @@ def distribution(
 
 
 def levels(
-    title: str,
-    starts: Sequence[datetime],
-    counts: Sequence[Sequence[int]],
-    label: str,
+    title: str, starts: Sequence[datetime], counts: Sequence[Sequence[int]], label: str
 ) -> Chart:
     """Return reports by level, window by window: ``counts`` are of windows, then of levels."""
     by_level = np.array(counts, dtype=np.int64).T

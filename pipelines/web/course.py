@@ -171,10 +171,7 @@ def _panel(drawn: _Drawn, windows: Sequence[Window], forged: float) -> charts.Se
     if drawn.beside is None:
         lines = [_line("", drawn.rows, windows, _smoothed(drawn, windows))]
     else:
-        lines = [
-            drawn.beside,
-            _line(drawn.segment, drawn.rows, windows),
-        ]
+        lines = [drawn.beside, _line(drawn.segment, drawn.rows, windows)]
     if forged:
         under = [
             under_of(row.low, row.high, row.reach, row.reports_by_level, forged) if row else None

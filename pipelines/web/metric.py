@@ -146,11 +146,7 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
     bits = [row for row in view.of_kind("bit") if row.value is not None]
     if not points and not quantiles and not bits:
         return None
-    return {
-        "chart": _curve(view, points) if points else None,
-        "quantiles": quantiles,
-        "bits": bits,
-    }
+    return {"chart": _curve(view, points) if points else None, "quantiles": quantiles, "bits": bits}
 
 
 def _curve(view: MetricView, points: Mapping[float, EstimateRecord]) -> charts.Chart:

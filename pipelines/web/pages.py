@@ -75,10 +75,7 @@ HEALTH = SitePage(
 ALERTS = SitePage(
     "alerts",
     "Alerts",
-    (
-        Section("moved", "", alerts.moved),
-        Section("watched", "What is watched", alerts.watched),
-    ),
+    (Section("moved", "", alerts.moved), Section("watched", "What is watched", alerts.watched)),
     public=False,
     kept=False,
     shown=lambda view: view.snapshot.watch is not None,

@@ -34,10 +34,7 @@ def collected(view: PlanView) -> Mapping[str, object]:
     key = MetricKey(plan.collector, plan.plan, plan.version, "")
     keys = [key._replace(metric=metric.name) for metric in plan.metrics]
     links = [view.links.metric(key) if key in view.snapshot.newest else None for key in keys]
-    return {
-        "metrics": list(zip(plan.metrics, links, strict=True)),
-        "value_cost": value_cost,
-    }
+    return {"metrics": list(zip(plan.metrics, links, strict=True)), "value_cost": value_cost}
 
 
 def ceilings(view: PlanView) -> Mapping[str, object]:

@@ -156,11 +156,7 @@ def _start(queue: Any) -> None:
 
 
 def _work(
-    replay: Replay,
-    plan: bytes,
-    recordings: Recordings,
-    numbers: NDArray[np.int64],
-    part: int,
+    replay: Replay, plan: bytes, recordings: Recordings, numbers: NDArray[np.int64], part: int
 ) -> Played:
     """Play a share back in a process of its own."""
     # Everything made by now stays to the end, and a device that is through leaves no cycles.

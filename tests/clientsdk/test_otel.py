@@ -73,7 +73,7 @@ HTTP = plan(
 )
 MEMORY = plan(
     "memory: {type: number, range: [0, 4.0e+9], unit: By, outside: clip, "
-    "otel: {instrument: process.memory.usage}}",
+    "otel: {instrument: process.memory.usage}}"
 )
 LATENCY = plan(TOOK)
 MEASURES = plan(CLICKS, TABS, rest=ONCE)

@@ -271,12 +271,7 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
     "ages count from the Epoch": ("measures", measures, "first_use", lambda *given: 0),
     "an answer is of the next period": ("measures", measures, "answer", _after_its_period),
     "uses go on into the next period": ("measures", Recorder, "_respond", _uses_of_any_period),
-    "a response is drawn anew after every use": (
-        "measures",
-        Recorder,
-        "note_use",
-        _every_use,
-    ),
+    "a response is drawn anew after every use": ("measures", Recorder, "note_use", _every_use),
     "a device answers only where it counted": (
         "measures",
         measures,

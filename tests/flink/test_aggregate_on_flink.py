@@ -88,11 +88,7 @@ def test_whatever_was_killed_two_workers_make_the_files_that_one_process_makes(l
     first.kill()
     first.communicate()
     done = subprocess.run(
-        [*command, "--parallelism=2"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+        [*command, "--parallelism=2"], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     assert f"{REPORTS:,} reports" in done.stdout

@@ -74,10 +74,7 @@ def test_damage_and_what_was_appended_at_another_time_stay_behind(broker, topic,
     where = ["--topic", str(topic), "--kafka", broker.servers]
     assert main(["log", "copy", str(tmp_path / "log"), "--since", "2", "--until", "4", *where]) == 1
     found = sorted(record.value for record in read_all(broker, topic))
-    assert found == [
-        b"message 2",
-        b"message 4",
-    ]
+    assert found == [b"message 2", b"message 4"]
     assert "1 records were left out: damaged" in capsys.readouterr().err
     assert main(["log", "copy", str(tmp_path / "none"), *where]) == 2
     assert "holds no log" in capsys.readouterr().err

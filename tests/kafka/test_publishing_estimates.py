@@ -225,10 +225,7 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(job):
         job.url = f"postgresql+psycopg://{where}"
         job.send(4)
         job.aggregate()
-        with (
-            SqlSink(job.url) as database,
-            Transfer(job.broker, job.estimates, database) as sink,
-        ):
+        with SqlSink(job.url) as database, Transfer(job.broker, job.estimates, database) as sink:
             assert sink.run().applied.written
             server.stop(crash=True)
             job.send(3)

@@ -20,13 +20,7 @@ def bit(flip: Fraction) -> Channel:
 
 @pytest.mark.parametrize(
     "rows",
-    [
-        (),
-        ((),),
-        ((HALF, THIRD),),
-        ((Fraction(3, 2), -HALF),),
-        ((HALF, HALF), (Fraction(1),)),
-    ],
+    [(), ((),), ((HALF, THIRD),), ((Fraction(3, 2), -HALF),), ((HALF, HALF), (Fraction(1),))],
 )
 def test_what_is_no_channel_is_refused(rows: tuple[tuple[Fraction, ...], ...]) -> None:
     with pytest.raises(ParameterError, match="channel"):

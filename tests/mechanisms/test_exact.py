@@ -42,10 +42,7 @@ def test_the_loss_of_an_exponential_is_its_exponent(micro: int) -> None:
         assert loss_micro(upper) == micro + 1
 
 
-@given(
-    st.integers(min_value=0, max_value=2**600),
-    st.integers(min_value=1, max_value=2**600),
-)
+@given(st.integers(min_value=0, max_value=2**600), st.integers(min_value=1, max_value=2**600))
 def test_losses_are_rounded_up_by_less_than_a_micro(excess: int, denominator: int) -> None:
     ratio = 1 + Fraction(excess, denominator)
     loss = loss_micro(ratio)

@@ -59,6 +59,8 @@ class FakeCluster:
         Partition and offset of all requests so far.
     silent : bool
         Whether nothing is answered.
+    consumers : int
+        How many have been made.
     """
 
     def __init__(self, *names: str) -> None:
@@ -67,6 +69,7 @@ class FakeCluster:
         self.batch = 7
         self.fetches: list[tuple[int, int]] = []
         self.silent = False
+        self.consumers = 0
         self.partitions = {
             TopicPartition(name, number): FakePartition()
             for name, parsed in self.topics.items()
@@ -166,6 +169,7 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
 
     def consumer(self: Reader) -> FakeConsumer:
         if self._made is None:
+            cluster.consumers += 1
             self._made = FakeConsumer(cluster)
         return self._made
 

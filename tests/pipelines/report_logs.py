@@ -111,10 +111,7 @@ def write(log: Path, sent: list[Sent], lanes: int = 2, segment_bytes: int = 1 <<
 
 
 def append(
-    log: Path,
-    sent: Iterable[tuple[int, bytes]],
-    lane: str = "lane-0",
-    segment_bytes: int = 1 << 20,
+    log: Path, sent: Iterable[tuple[int, bytes]], lane: str = "lane-0", segment_bytes: int = 1 << 20
 ) -> None:
     """Append messages to one lane, in their order."""
     with LogWriter(log, lane, fsync="never", segment_bytes=segment_bytes) as writer:

@@ -96,15 +96,18 @@ async function look() {
   const shown = revisionOf(document);
   // Who is choosing a window is not disturbed.
   if (document.activeElement && document.activeElement.tagName === "SELECT") return;
-  const answer = await fetch("/revision", { headers: { "if-none-match": `"${shown}"` } });
+  const signal = AbortSignal.timeout?.(PATIENCE);
+  const answer = await fetch("/revision", { headers: { "if-none-match": `"${shown}"` }, signal });
   if (answer.status === 401) return location.reload();
+  if (answer.status >= 500 && shown) throw new Error("no revision");
   const { revision } = answer.status === 304 ? { revision: shown } : await answer.json();
   if (revision === shown) return say("");
-  const fresh = await fetch(location.href);
-  if (fresh.status === 503 && shown) {
+  const fresh = await fetch(location.href, { signal });
+  const page = new DOMParser().parseFromString(await fresh.text(), "text/html");
+  // The page of an error has no script that would look again.
+  if (fresh.status >= 500 && (shown || revisionOf(page) === null)) {
     return say("New results cannot be shown yet; this page shows what it had.");
   }
-  const page = new DOMParser().parseFromString(await fresh.text(), "text/html");
   // A page of another kind has to be loaded whole.
   if (!page.querySelector("main") || revisionOf(page) === null) return location.reload();
   replaceWith(page);

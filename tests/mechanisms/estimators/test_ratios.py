@@ -45,8 +45,7 @@ def test_conversions_are_as_sure_as_their_references(
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "widths"),
-    [(2, (0.1631, 0.0516, 0.0163)), (1, (0.4915, 0.1554, 0.0491))],
+    ("epsilon", "widths"), [(2, (0.1631, 0.0516, 0.0163)), (1, (0.4915, 0.1554, 0.0491))]
 )
 def test_retention_is_as_sure_as_its_references(epsilon: float, widths: tuple[float, ...]) -> None:
     """A share of .05 came again of the .10 that were new, of 13 ages; 10⁴ to 10⁶ reports."""

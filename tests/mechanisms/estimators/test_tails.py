@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.estimators.tails import (
-    binomial_tail,
-    first_below,
-    multinomial_tail,
-    sum_tail,
-)
+from mechanisms.estimators.tails import binomial_tail, first_below, multinomial_tail, sum_tail
 
 
 @pytest.mark.parametrize("p", [0.003, 0.3, 0.97])

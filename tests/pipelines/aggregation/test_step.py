@@ -184,10 +184,7 @@ def test_the_chains_of_a_pseudonym_can_be_looked_at():
     ]
     names = [registered.metric.name for registered in now.registry.metrics]
     assert about == [
-        [
-            (one.hex(), names[0], START, (1, 0, 2), None),
-            (one.hex(), names[1], START, (1, 0), None),
-        ],
+        [(one.hex(), names[0], START, (1, 0, 2), None), (one.hex(), names[1], START, (1, 0), None)],
         [(one.hex(), names[0], START, (0, 1, 0), 1)],
         [],
     ]

@@ -295,7 +295,7 @@ def test_quarantine_is_removed_after_its_retention(tmp_path):
         aggregate(log, state, plans())
         assert (state / "quarantine" / "1").exists() == kept
     assert projected(state, without=("collector",))["quarantine"] == [
-        {"generation": 0, "reason": "malformed", "rows": 3, "requeued": 0},
+        {"generation": 0, "reason": "malformed", "rows": 3, "requeued": 0}
     ]
 
 

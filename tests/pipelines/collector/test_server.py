@@ -46,8 +46,7 @@ def impatient(tmp_path_factory):
     prelude = """
 from functools import partial
 from pipelines.collector import limits
-from pipelines.http import server
-server._IDLE = 1
+from pipelines.http import server; server._IDLE = 1
 limits.Limits = partial(limits.Limits, body_seconds=0.6, body_bytes=100_000, connections=8)
 """
     with LiveCollector(tmp_path_factory.mktemp("impatient"), prelude=prelude) as collector:
@@ -175,6 +174,13 @@ def test_a_trickling_body_is_answered_and_cut_off(impatient):
             thread.join()
 
 
+def test_the_rest_of_a_body_that_is_not_wanted_is_cut_off(impatient):
+    with impatient.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        cut_off(connection, b"a", 0.1)
+
+
 def test_an_endless_head_is_cut_off_for_its_length(collector):
     with collector.connect() as connection:
         connection.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: a\r\nX: ")
@@ -225,6 +231,20 @@ def test_large_bodies_that_never_end_lock_nobody_out(tmp_path):
             assert collector.post(body(*(message() for _ in range(500)))) == 204
 
 
+@pytest.mark.parametrize(("connections", "files"), [(20, 256), (2000, 84)])
+def test_many_bodies_that_never_end_lock_nobody_out(tmp_path, connections, files):
+    few = f"""
+import functools, resource
+from pipelines.collector import limits
+limits.Limits = functools.partial(limits.Limits, connections={connections}, body_seconds=600)
+resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
+"""
+    with LiveCollector(tmp_path, prelude=few) as collector, ExitStack() as held:
+        for _ in range(40):
+            held.enter_context(collector.connect()).sendall(request(bytes(9))[:-1])
+            assert collector.post(body()) == 204
+
+
 def test_what_is_stored_is_for_its_owner_and_group_alone(collector):
     collector.post(body())
     paths = [collector.log, *collector.log.rglob("*")]
@@ -239,6 +259,14 @@ def test_bodies_in_chunks_of_any_size_are_taken(collector):
         head = b"POST /v1/reports HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
         sent = head + b"Connection: close\r\n\r\n" + chunks + b"0\r\nX: 1\r\n\r\n"
         assert collector.ask(sent).startswith(b"HTTP/1.1 204 "), size
+
+
+def test_a_body_of_two_lengths_ends_the_connection(collector):
+    lengths = "Content-Length: 4\r\nTransfer-Encoding: chunked"
+    head = f"POST /v1/reports HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\n".encode()
+    found = collector.ask(head + b"0\r\n\r\n" + get("/healthz"))
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"HTTP/1.1") == 1
 
 
 def test_an_endless_body_is_refused_and_cut_off(impatient):

@@ -206,7 +206,9 @@ def test_documents_that_the_sink_has_not_taken_are_counted_by_offsets(cluster):
     for time in (5, 7, 9):
         partition.append(time, b"any")
     partition.delete_before(1)
+    made = cluster.consumers
     assert [watched.read({name: at}) for at in (0, 2)] == [Documents(9, 2), Documents(9, 1)]
+    assert cluster.consumers - made == 2  # one a reading
 
 
 def test_what_is_given_back_is_read_too(cluster):

@@ -82,6 +82,16 @@ def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink,
     assert said == ["submitted; waiting for Flink, for up to 120 s: no job manager answers"]
 
 
+def test_a_job_that_begins_for_long_is_listed_and_has_not_begun(flink, monkeypatch):
+    flink.begin("sotto-a", "one", "INITIALIZING")
+    said = list[str]()
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("time.monotonic", count(0, 50).__next__)
+    assert not FlinkJob("http://flink:8081/").wait_until_known("a", said.append)
+    (text,) = said
+    assert text.endswith("the job is initializing: http://flink:8081/#/job/running/one/overview")
+
+
 def test_a_job_that_fails_as_soon_as_it_is_submitted_is_found(flink, monkeypatch):
     flink.begin("sotto-a", "old", "CANCELED", 1)
     job = FlinkJob("http://flink:8081/")

@@ -65,7 +65,7 @@ def test_every_format_has_every_view(state: Path, capsys: pytest.CaptureFixture[
 def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    items = ["=1+1", "+x", "-y", "@z", "\tt", "\rr", "-30.0", "a=b"]
+    items = ["=1+1", "+x", "-y", "@z", "\tt", "\rr", "-30.0", "a=b", "a;=1", "a\n=1"]
     with closing(sqlite3.connect(state / "results.db")) as connection, connection:
         connection.execute("DELETE FROM stored_estimates WHERE metric <> 'colour' OR segment <> ''")
         rows = connection.execute("SELECT rowid FROM stored_estimates").fetchall()
@@ -79,7 +79,7 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
                 (item, *rows[0]),
             )
         connection.execute("DELETE FROM stored_estimates WHERE rowid = ?", rows[0])
-    shown = ["'=1+1", "'+x", "'-y", "'@z", "'\tt", "'\rr", "-30.0", "a=b"]
+    shown = ["'=1+1", "'+x", "'-y", "'@z", "'\tt", "'\rr", "-30.0", "a=b", "a;'=1", "a\n'=1"]
     capsys.readouterr()
     assert main(["estimates", "--state", str(state), "--format", "csv"]) == 0
     printed = capsys.readouterr().out

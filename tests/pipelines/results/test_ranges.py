@@ -19,10 +19,7 @@ WEEK = timedelta(milliseconds=PERIOD)
 FIRST = moment(2800 * PERIOD)
 SYSTEMS = {"segments": [{"name": "os", "values": ["linux", "mac", "win"]}]}
 TWO = {
-    "segments": [
-        {"name": "os", "values": ["linux", "mac"]},
-        {"name": "app", "values": ["1", "2"]},
-    ]
+    "segments": [{"name": "os", "values": ["linux", "mac"]}, {"name": "app", "values": ["1", "2"]}]
 }
 FEW = "7 reports, the plan asks for 20"
 

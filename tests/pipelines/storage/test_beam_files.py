@@ -162,10 +162,7 @@ def test_a_run_killed_among_moves_or_removals_goes_on(world, change, occurrence)
 def test_a_file_system_that_fails_stops_a_run_with_a_reason(world, change):
     state = world.new_state()
     error = OSError("the bucket is read-only")
-    with (
-        failing(change, 2, error),
-        pytest.raises(AggregationError, match="read-only"),
-    ):
+    with failing(change, 2, error), pytest.raises(AggregationError, match="read-only"):
         world.aggregate(state)
     world.check(state)
 

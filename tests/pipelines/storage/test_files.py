@@ -61,3 +61,12 @@ def test_folders_are_nobody_elses(tmp_path):
     """Workers may write outside the state directory, whose folder is its owner's."""
     files.make_folder(tmp_path / "shared" / "states")
     assert (tmp_path / "shared" / "states").stat().st_mode & 0o007 == 0
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_of_another_where_a_file_is_written_is_not_followed(tmp_path, link):
+    other, ours = tmp_path / "other", tmp_path / "ours"
+    other.write_bytes(b"another's")
+    link(other, tmp_path / "ours.new")
+    files.replace(ours, b"ours")
+    assert (other.read_bytes(), ours.read_bytes()) == (b"another's", b"ours")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -12,6 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from asgi_client import exchange
 from fastapi import FastAPI
 from html_pages import Html
 from invented_results import NASTY, PLAN, app_of, ask, changed_results, write_results
@@ -151,6 +153,13 @@ def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
     for other in (cookie[:-1], cookie.replace("=", '="', 1) + '"'):
         assert ask(guarded, "/", cookie=other).status == 401
     assert ask(guarded, "/login", "POST", b"x" * 5000).status == 413
+
+
+def test_a_form_that_does_not_arrive_is_not_waited_for(guarded, monkeypatch):
+    monkeypatch.setattr("pipelines.http.problems.BODY_SECONDS", 0.01)
+    host = [("host", "localhost")]
+    answer = asyncio.run(exchange(guarded, "POST", "/login", b"t", headers=host, pause=600))
+    assert (answer.status, answer.headers["connection"]) == (408, "close")
 
 
 def test_the_framework_traces_no_request(tmp_path, monkeypatch):

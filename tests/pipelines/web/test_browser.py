@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from invented_results import PLAN, write_results
+from invented_results import NASTY, PLAN, write_results
 
 from deploy.browser import axe
 
@@ -49,7 +49,10 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    write_results(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        # As long as a value of a plan may be.
+        patch.setattr("invented_results.NASTY", f"{NASTY:x<256}")
+        write_results(folder)
     with serving(folder) as address:
         yield address
 
@@ -189,6 +192,22 @@ def test_a_page_shows_results_as_they_come_without_being_loaded_again(browser, o
         assert page.locator("details[open]").count() == 1
         # It would ask a server that is not there any more, and say so.
         page.close()
+
+
+def test_a_page_stays_where_the_server_fails(browser, address):
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{address}{THEME}")
+    page.route("**/revision", lambda route: route.fulfill(json={"revision": "another"}))
+    page.route(f"**{THEME}", lambda route: route.fulfill(status=500, body="<main>fault</main>"))
+    revision = "document.querySelector('meta[name=sotto-revision]').content"
+    for shown in ("", "one"):  # A page that waits for the first results has none.
+        page.evaluate(f"{revision} = '{shown}'; say('')")
+        page.get_by_text("New results cannot be shown yet").wait_for()
+    page.route("**/revision", lambda route: route.fulfill(status=500, json={"title": "fault"}))
+    page.get_by_text("The server does not answer").wait_for()
+    page.get_by_role("heading", level=1, name="theme").wait_for()
+    page.close()
 
 
 def test_the_token_is_asked_for_once(browser, tmp_path):

@@ -301,10 +301,7 @@ def test_the_smallest_segment_may_have_too_few_for_every_cohort(capsys, tmp_path
 
 @pytest.mark.parametrize(
     ("epsilon", "retained", "days", "converted"),
-    [
-        (1, (0.4915, 0.1554, 0.0491), 0.274, 0.0503),
-        (2, (0.1631, 0.0516, 0.0163), 0.108, 0.0199),
-    ],
+    [(1, (0.4915, 0.1554, 0.0491), 0.274, 0.0503), (2, (0.1631, 0.0516, 0.0163), 0.108, 0.0199)],
 )
 def test_half_widths_of_retention_active_days_and_conversions(epsilon, retained, days, converted):
     """Half of the new devices, a tenth of all, come again; the days are those of the worst week.

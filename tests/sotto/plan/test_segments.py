@@ -157,11 +157,7 @@ def test_a_planned_end_comes_back_and_is_not_on_the_wire():
     ("what", "instead", "message"),
     [
         ("metric: late", "metric: lat", "there is no metric 'lat'; there are late, delay, page"),
-        (
-            "metric: late",
-            "metric: delay",
-            "by 'delay' (threshold): the mean of numbers",
-        ),
+        ("metric: late", "metric: delay", "by 'delay' (threshold): the mean of numbers"),
         ("metric: late", "metric: page", "by 'page' (rappor): several strings set the same bit"),
         ("end: 2026-06-21", "end: 2026-01-04", "start must be before end"),
         ("end: 2026-06-21", "end: 2999-06-21", "end not after expires"),

@@ -57,10 +57,7 @@ def check(messages, appends, registry=REGISTRY):
 
 def assert_nothing_vanished(messages, decoded, registry=REGISTRY):
     """Every byte is in one row or in exactly one reject."""
-    whole = {
-        *(Reason.MALFORMED, Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN),
-        Reason.UNKNOWN_CELL,
-    }
+    whole = {*(Reason.MALFORMED, Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN), Reason.UNKNOWN_CELL}
     # These are messages, or rows that were taken out of one.
     whole_too = {message for message in messages if message[2:3] == b"\2"} | {
         message for message in messages if SIGNED.fingerprint in message[:40]
@@ -406,10 +403,7 @@ def test_any_single_changed_byte_of_a_signed_message_is_rejected(append):
                 )
             ),
         ),
-        (
-            "another period's pseudonym",
-            signed(signed_row(SIGNERS[0], -7 * 24)._replace(event=NOW)),
-        ),
+        ("another period's pseudonym", signed(signed_row(SIGNERS[0], -7 * 24)._replace(event=NOW))),
     ],
 )
 @pytest.mark.parametrize("append", [NOW, NOW + 16 * DAY])
