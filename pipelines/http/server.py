@@ -16,11 +16,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipelines.http.problems import problem
 from sotto.errors import ParameterError
@@ -39,14 +37,6 @@ NO_TELEMETRY: Any = dict.fromkeys(
 )
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
-
-
-class IdleProtocol(H11Protocol):
-    """Counts the rest of a body whose request is answered as idleness, which ends a connection."""
-
-    def _unset_keepalive_if_required(self) -> None:
-        if (self.conn.our_state, self.conn.their_state) != (h11.DONE, h11.SEND_BODY):
-            super()._unset_keepalive_if_required()
 
 
 class HeadFilter:
@@ -143,7 +133,7 @@ def serve(
 
     config = uvicorn.Config(
         HeadFilter(app, headers),
-        http=IdleProtocol,
+        http="h11",
         ws="none",
         lifespan="on",
         log_config=None,

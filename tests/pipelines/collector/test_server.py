@@ -174,13 +174,6 @@ def test_a_trickling_body_is_answered_and_cut_off(impatient):
             thread.join()
 
 
-def test_the_rest_of_a_body_that_is_not_wanted_is_cut_off(impatient):
-    with impatient.connect() as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
-        assert connection.recv(12) == b"HTTP/1.1 200"
-        cut_off(connection, b"a", 0.1)
-
-
 def test_an_endless_head_is_cut_off_for_its_length(collector):
     with collector.connect() as connection:
         connection.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: a\r\nX: ")
