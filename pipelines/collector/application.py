@@ -194,8 +194,7 @@ def application(
                 await commits.write(_checked(messages, plans().fingerprints))
         except OverloadError:
             # The rest of the body, if it has not arrived, is not waited for.
-            headers = {"retry-after": str(_BUSY), "connection": "close"}
-            raise HTTPException(503, "overloaded", headers) from None
+            raise _later(503, "overloaded", _BUSY, connection="close") from None
         except PublishError:
             raise _later(503, "messages cannot be kept now", _FAILED) from None
         return Response(status_code=204)
@@ -219,9 +218,9 @@ def application(
     return app
 
 
-def _later(status: int, title: str, seconds: float) -> HTTPException:
-    """Return a refusal that says after how many seconds to come again."""
-    return HTTPException(status, title, {"retry-after": str(max(1, math.ceil(seconds)))})
+def _later(status: int, title: str, seconds: float, **headers: str) -> HTTPException:
+    """Return a refusal that says after how many seconds to come again, with further headers."""
+    return HTTPException(status, title, {"retry-after": str(max(1, math.ceil(seconds))), **headers})
 
 
 async def _body(request: Request, limits: Limits, share: Share) -> bytes:
