@@ -214,7 +214,9 @@ def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
 
 
 def _shape(step: Step) -> tuple[int, int]:
-    return (step.size,) * 2 if isinstance(step, SymbolDraw) else (step.inputs, step.outputs)
+    if isinstance(step, SymbolDraw):
+        return step.size, step.size
+    return step.inputs, step.outputs
 
 
 def _weight(step: Step, x: int, output: int) -> int:

@@ -261,7 +261,8 @@ class WatchedDocuments:
         names = partitions_of(self._broker, self._topic)
         if not names:
             raise MissingError(f"there is no topic {self._topic}")
-        pairs = zip(names, found := self._arrivals.read(names), strict=True)
-        behind = [each.end - max(taken.get(at.partition, 0), each.first) for at, each in pairs]
+        found = self._arrivals.read(names)
+        offsets = [taken.get(name.partition, 0) for name in names]
+        behind = [each.end - max(at, each.first) for at, each in zip(offsets, found, strict=True)]
         times = [each.newest for each in found if each.newest is not None]
         return Documents(max(times, default=None), sum(max(each, 0) for each in behind))

@@ -44,9 +44,14 @@ _PROBLEM = {
     for name, said in CONTENT.items()
 }
 #: Why a request is refused, by status.
-_REFUSED = {406: "no such format", 409: "the file of notes cannot be read with it", 413: "too long"}
-_REFUSED |= {415: "not sent as application/json", 422: "no such parameter, value or note"}
-_REFUSED |= {408: "it did not arrive in time"}
+_REFUSED = {
+    406: "no such format",
+    408: "it did not arrive in time",
+    409: "the file of notes cannot be read with it",
+    413: "too long",
+    415: "not sent as application/json",
+    422: "no such parameter, value or note",
+}
 
 #: A plan and the health of a job, as JSON has them.
 PLAN: Schema = {
