@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         where, job = "", ServedJob(result)
         if flink is not None:
             where = ", which Flink has not begun yet"
-            if flink.wait_until_known(folder.job(), options.say):
+            if flink.wait_until_begun(folder.job(), options.say):
                 where, job = f", {flink.page}", flink
         print(f"submitted: job {folder.job()}{where}", flush=True)
         # One that has failed already, for want of its savepoint for example, is told in any case.

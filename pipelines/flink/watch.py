@@ -100,7 +100,7 @@ class FlinkJob:
         self._id = None if found is None else found.id
         return found
 
-    def wait_until_known(self, job: str | None, say: Callable[[str], None]) -> bool:
+    def wait_until_begun(self, job: str | None, say: Callable[[str], None]) -> bool:
         """Return whether another job than was found before has begun, soon after it was submitted.
 
         ``say``: called once with what is waited for, if that takes long.

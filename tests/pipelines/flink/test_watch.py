@@ -78,7 +78,7 @@ def test_an_engine_that_does_not_answer_after_a_submission_is_asked_again(flink,
     flink.away, said = True, list[str]()
     monkeypatch.setattr("time.sleep", lambda _: setattr(flink, "away", False))
     monkeypatch.setattr("time.monotonic", count(0, 10).__next__)
-    assert FlinkJob("http://flink:8081/").wait_until_known("a", said.append)
+    assert FlinkJob("http://flink:8081/").wait_until_begun("a", said.append)
     assert said == ["submitted; waiting for Flink, for up to 120 s: no job manager answers"]
 
 
@@ -87,7 +87,7 @@ def test_a_job_that_begins_for_long_is_listed_and_has_not_begun(flink, monkeypat
     said = list[str]()
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr("time.monotonic", count(0, 50).__next__)
-    assert not FlinkJob("http://flink:8081/").wait_until_known("a", said.append)
+    assert not FlinkJob("http://flink:8081/").wait_until_begun("a", said.append)
     (text,) = said
     assert text.endswith("the job is initializing: http://flink:8081/#/job/running/one/overview")
 
@@ -104,7 +104,7 @@ def test_a_job_that_fails_as_soon_as_it_is_submitted_is_found(flink, monkeypatch
             del flink.jobs[1:-1]
 
     monkeypatch.setattr("time.sleep", wait)
-    assert job.wait_until_known("a", [].append)
+    assert job.wait_until_begun("a", [].append)
     flink.failures = [OTHER]
     assert job.look().ending == Ending.FAILED
     assert not [*states]
