@@ -54,9 +54,14 @@ def race(
 
 
 def apart(module: str, **arguments: Any) -> Any:
-    """Run ``python -m module`` with JSON as its argument; return the JSON that it prints."""
+    """Run ``python -m module`` with JSON as its argument; return the JSON that it prints.
+
+    It has one thread for numpy's matrices, as the ``sotto`` command has.
+    """
     command = [sys.executable, "-m", module, json.dumps(arguments)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(done.stdout)
 
 
 def processor_seconds(pid: int | None) -> float:

@@ -97,6 +97,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, with the process's own arguments by default, and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    # Matrices are small: a thread of numpy's for each core takes more time than it saves.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         parsed = _parsed(given)
         status: int = parsed.run(parsed) or ExitStatus.DONE

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -222,17 +223,12 @@ def fit(observed: Observed, filters: Any) -> Fit:
 
 
 def _invert(normal: Floats) -> tuple[Floats, Floats]:
-    from scipy import linalg
-
-    factor, failed = linalg.lapack.dpotrf(normal, lower=1)
-    if not failed:
-        norm = np.abs(normal).sum(axis=0).max()
-        reciprocal, _ = linalg.lapack.dpocon(factor, norm, uplo="L")
-        if reciprocal > _SINGULAR:
-            lower, _ = linalg.lapack.dpotri(factor, lower=1)
-            lower = np.tril(lower)
-            return lower + np.tril(lower, -1).T, np.empty((len(normal), 0))
-    values, vectors = linalg.eigh(normal)
+    """Return the inverse of a symmetric matrix, and what it maps to zero: ``(S, k)``, a base."""
+    with suppress(np.linalg.LinAlgError):
+        inverse = np.linalg.inv(normal)
+        if np.linalg.norm(normal, 1) * np.linalg.norm(inverse, 1) * _SINGULAR < 1:
+            return (inverse + inverse.T) / 2, np.empty((len(normal), 0))
+    values, vectors = np.linalg.eigh(normal)
     kept = values > _SINGULAR * max(values[-1], 0.0)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     return inverse, vectors[:, ~kept]

@@ -217,6 +217,8 @@ def main() -> int:
     log.addFilter(lambda record: not (record.exc_info and _is_of_runner(record.exc_info[1])))
     logging.basicConfig(handlers=[log], force=True)
     if args.worker is None:
+        # As the sotto command has it: a thread of numpy's for each core takes more than it saves.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         serve(args.host, args.port, args.cache)
     else:
         work(args.worker, args.provision, args.cache, args.connected)
