@@ -9,7 +9,7 @@ import argparse
 import importlib
 import platform
 
-BENCHMARKS = ("step", "run", "otel", "alerts", "collect", "kafka", "flink")
+BENCHMARKS = ("step", "run", "otel", "collect", "kafka", "flink")
 
 
 def main() -> None:
