@@ -221,7 +221,6 @@ def use(address):
 
 
 SERVERS = {
-    "fork": "examples.apps.web --port {port}",
     "gunicorn, preloaded": (
         "gunicorn --preload --workers 2 --worker-class asgi --bind 127.0.0.1:{port}"
         " --no-control-socket --log-level critical examples.apps.web:create_app()"
@@ -239,7 +238,7 @@ def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, serve
     (port,) = free_ports(1)
     run(tmp_path, "tool", "telemetry", "on")
     # Supervisors leave their own sockets to the end of the process.
-    quiet = () if server == "fork" else ("-W", "ignore::ResourceWarning")
+    quiet = "-W", "ignore::ResourceWarning"
     with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):
         use(f"http://127.0.0.1:{port}")
         # No visitor can consent for the installation.
