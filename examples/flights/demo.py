@@ -124,7 +124,7 @@ class Replayed:
 def replay(demo: Demo, inputs: Inputs) -> Replayed:
     """Play all aircraft back through a network that is not to be trusted."""
     plan = inputs.plan.compile()
-    network = FaultyNetwork(Target.of_plan(plan, "carrier"), periods=frozenset([MISBEHAVIOUR]))
+    network = FaultyNetwork(Target(plan, plan.metric("carrier")), periods=frozenset([MISBEHAVIOUR]))
     job = Replay(demo.log, processes=demo.processes, network=network, witness=True)
     with tqdm(total=len(inputs.recordings), unit=" flights", desc="  replay") as bar:
         played = job.run(plan, inputs.recordings, bar.update)
