@@ -32,7 +32,7 @@ from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage
 from .findings import Comparison, Coverage, Findings, MeasuredWeeks, Release, WindowSeries
 from .report import write_report
-from .truth import DAY, QUANTILES, Truth
+from .truth import DAY, Truth
 from .weeks import measure
 from .witness import Opinion, equal_windows, form_opinion
 
@@ -243,19 +243,10 @@ def _coverage(
 ) -> list[Coverage]:
     """Count the intervals that hold their truth, of every estimate of every window, by kind."""
     groups: dict[str, Sequence[Comparison]] = {
-        "airline shares": collected.all_shares("carrier"),
+        "airline shares": collected.of_kind("carrier", "share"),
         **{each.label: each.values for each in series},
-        "delay quantiles": [
-            one
-            for tau in QUANTILES
-            for one in collected.series("dep_delay", "quantile", repr(tau), "").values
-        ],
-        "destinations": [
-            one
-            for row in collected.rows
-            if row["kind"] == "string"
-            and (one := collected.compare("dest", *_named(row))) is not None
-        ],
+        "delay quantiles": collected.of_kind("dep_delay", "quantile"),
+        "destinations": collected.of_kind("dest", "string"),
         **weeks.compared,
     }
     groups["all"] = [one for ones in groups.values() for one in ones]
@@ -267,11 +258,6 @@ def _coverage(
         hits, least = sum(one.covers for one in ones), int(binom.ppf(0.001, len(ones), 0.95))
         found.append(Coverage(label, hits, len(ones), least))
     return found
-
-
-def _named(row: Row) -> tuple[int, str, str, str]:
-    item = str(row["item"])
-    return cast(int, row["window_start"]), "string", item, item
 
 
 def _sharpening(

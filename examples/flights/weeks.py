@@ -52,7 +52,7 @@ def measure(out: Path, flights: Flights, processes: int) -> MeasuredWeeks:
         days=sorted(collected.shares("days", shown), key=lambda one: one.label),
         again=[one for (since, _), one in again.items() if since == first],
         compared={
-            "flights in a week": collected.all_shares("flights"),
+            "flights in a week": collected.of_kind("flights", "share"),
             mean_days.label: mean_days.values,
             "came again": list(again.values()),
         },
