@@ -21,6 +21,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sotto.errors import install_hint
+from sotto.plan.compiled import CompiledPlan
+from sotto_cli.simulation.table import Columns, Recordings, read_recordings
 
 LATE_MINUTES = 15
 MINUTE = 60_000
@@ -97,6 +99,12 @@ def load_flights() -> Flights:
         dep_delay=number("dep_delay"),
         distance=number("distance"),
     )
+
+
+def recordings_of(flights: Flights, plan: CompiledPlan, path: Path) -> Recordings:
+    """Write the table that ``sotto replay`` would read, and read it."""
+    write_events(flights, path)
+    return read_recordings(path, plan, Columns.of_plan(plan, "tailnum", "scheduled"))
 
 
 def write_events(flights: Flights, path: Path) -> None:

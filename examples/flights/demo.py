@@ -24,11 +24,11 @@ from sotto.errors import ParameterError
 from sotto.plan.compile import Plan, load_plan
 from sotto_cli.simulation.devices import Played
 from sotto_cli.simulation.playback import Replay, write_audit
-from sotto_cli.simulation.table import Columns, Recordings, read_recordings
+from sotto_cli.simulation.table import Recordings
 
 from . import books, story
 from .collect import Collected, Row
-from .data import Flights, load_flights, write_events
+from .data import Flights, load_flights, recordings_of
 from .faults import FaultyNetwork, Misbehaviour, Target, damage
 from .findings import Comparison, Coverage, Findings, MeasuredWeeks, Release, WindowSeries
 from .report import write_report
@@ -40,10 +40,13 @@ PLAN = Path(__file__).with_name("plan.yaml")
 #: The window that is watched as levels arrive, 28 days from 20 June 2013: its number.
 WATCHED = 567
 WATCHED_START = WATCHED * 28 * DAY
-#: The estimates that are watched: metric, kind and item of each, and a name for people.
-WATCHED_ESTIMATES = (
+#: The estimates that are shown over the year: metric, kind and item of each, and a name for people.
+#: The first two are watched as levels arrive.
+SERIES = (
     ("delayed", "share", "true", "delayed or cancelled"),
     ("dep_delay", "mean", "", "mean departure delay"),
+    ("dep_delay", "missing", "", "cancelled"),
+    ("distance", "mean", "", "mean distance"),
 )
 #: Days after that window's start at which the aggregator aggregates the log.
 STOPS = (1, 4, 7, 14, 21, 28, 35, 42, 56)
@@ -99,16 +102,14 @@ class Inputs:
 
 
 def prepare(demo: Demo) -> Inputs:
-    """Write the table and the plan that ``sotto replay`` would read, and read them."""
+    """Write the table and the plan that ``sotto replay`` would read, and read the table."""
     plan = load_plan(PLAN)
     (demo.out / "plan.json").write_bytes(plan.compile().to_json())
     flights = load_flights()
     if demo.aircraft is not None:
         flights = flights.of_aircraft(demo.aircraft)
-    events = demo.out / "events.csv"
-    write_events(flights, events)
-    columns = Columns.of_plan(plan.compile(), "tailnum", "scheduled")
-    return Inputs(plan, flights, read_recordings(events, plan.compile(), columns))
+    recordings = recordings_of(flights, plan.compile(), demo.out / "events.csv")
+    return Inputs(plan, flights, recordings)
 
 
 @dataclass(frozen=True)
@@ -205,12 +206,7 @@ def assemble(
     plan, truth, played = inputs.plan.compile(), replayed.truth, replayed.played
     collected = Collected.read(truth, demo.database)
     same, windows = equal_windows(demo.state, plan, opinion)
-    series = [
-        collected.series("delayed", "share", "true", "delayed or cancelled"),
-        collected.series("dep_delay", "mean", "", "mean departure delay"),
-        collected.series("dep_delay", "missing", "", "cancelled"),
-        collected.series("distance", "mean", "", "mean distance"),
-    ]
+    series = [collected.series(*each) for each in SERIES]
     return Findings(
         plan=plan,
         flights=inputs.recordings.rows,
@@ -220,7 +216,7 @@ def assemble(
         reports=opinion.reports,
         messages=played.messages,
         log_bytes=played.written,
-        sharpening=[_sharpening(truth, aggregated, opinion, *each) for each in WATCHED_ESTIMATES],
+        sharpening=[_sharpening(truth, aggregated, opinion, *each) for each in SERIES[:2]],
         carriers=collected.shares("carrier", WATCHED_START),
         carriers_window=WATCHED_START,
         series=series,
