@@ -1,7 +1,7 @@
 """A web service that says which of its routes are used, served by several processes.
 
-``gunicorn --preload --workers 2 --worker-class asgi "examples.apps.web:create_app()"`` makes the
-app once and forks the workers; ``uvicorn --factory examples.apps.web:create_app --workers 2`` makes
+``gunicorn --preload --workers 4 --worker-class asgi "examples.apps.web:create_app()"`` makes the
+app once and forks the workers; ``uvicorn --factory examples.apps.web:create_app --workers 4`` makes
 one in each worker. All of them share the installation's state file, and the limits of its plan.
 
 The device is the installation. Its operator consents, by ``python -m examples.apps.tool telemetry

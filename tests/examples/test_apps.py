@@ -208,25 +208,24 @@ def answered(address):
 
 
 def use(address):
-    """Ask until two workers have answered; return how often was asked."""
+    """Ask until all four workers have answered."""
     wait_until(lambda: answered(address) is not None)
     end = time.monotonic() + PATIENCE
     workers, asked = set(), 0
-    # One worker may begin long before the other.
-    while len(workers) < 2 or asked < 12:
+    # One worker may begin long before another.
+    while len(workers) < 4 or asked < 12:
         workers.add(ask(address, ("/resize", "/convert")[asked % 2]))
         asked += 1
-        assert time.monotonic() < end, "one worker does all"
-    return asked
+        assert time.monotonic() < end, f"only {len(workers)} of four workers answer"
 
 
 SERVERS = {
     "gunicorn, preloaded": (
-        "gunicorn --preload --workers 2 --worker-class asgi --bind 127.0.0.1:{port}"
+        "gunicorn --preload --workers 4 --worker-class asgi --bind 127.0.0.1:{port}"
         " --no-control-socket --log-level critical examples.apps.web:create_app()"
     ),
     "uvicorn, a client in each": (
-        "uvicorn --factory examples.apps.web:create_app --workers 2 --port {port}"
+        "uvicorn --factory examples.apps.web:create_app --workers 4 --port {port}"
         " --log-level critical"
     ),
 }
