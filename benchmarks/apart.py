@@ -8,7 +8,9 @@ kafka-python and throwing it away.
 from __future__ import annotations
 
 import json
+import os
 import resource
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import harness, reports
+from benchmarks import reports
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
 from sotto.log.reader import LogReader, partitions
@@ -25,10 +27,7 @@ from sotto.wire.decode import decode
 
 
 class Aggregated(NamedTuple):
-    """Cost of aggregating: CPU and wall seconds, memory in MB, CPU seconds of the bound.
-
-    ``stored`` is MB of the state directory.
-    """
+    """Cost of aggregating: CPU and wall seconds, memory in MB, CPU seconds of the bound."""
 
     reports: int
     counted: int
@@ -38,7 +37,6 @@ class Aggregated(NamedTuple):
     wall: float
     peak: float
     bound: float
-    stored: float
 
 
 def aggregate_apart(
@@ -46,7 +44,9 @@ def aggregate_apart(
 ) -> Aggregated:
     """Aggregate a log, or a topic, in a process of its own."""
     where = {"log": str(log)} if log else {"servers": servers, "topic": topic}
-    return Aggregated(*harness.apart("benchmarks.apart", state=str(state), **where))
+    command = [sys.executable, "-m", "benchmarks.apart", json.dumps({"state": str(state), **where})]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return Aggregated(*json.loads(printed))
 
 
 def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") -> Aggregated:
@@ -54,7 +54,7 @@ def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") ->
     from pipelines.bounded.run import aggregate, keep_freed_memory
     from pipelines.sources.kafka import KafkaTopics
 
-    harness.bind_to_one_core()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()
     plan = reports.plan()
     source: Path | KafkaTopics
@@ -70,10 +70,9 @@ def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") ->
     if result.rejects or result.tally.revoked:
         raise RuntimeError(f"reports of the benchmark were rejected: {result.rejects}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    stored = sum(path.stat().st_size for path in Path(state).rglob("*") if path.is_file()) / 1e6
     tally = result.tally
     return Aggregated(
-        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, bound, stored
+        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, bound
     )
 
 

@@ -163,11 +163,8 @@ async def _load(
     await asyncio.sleep(0.5)
     client.statuses.clear()
     client.latencies.clear()
-    memory, before, begin = (
-        [resident_bytes(server.pid)],
-        processor_seconds(server.pid),
-        time.perf_counter(),
-    )
+    memory = [resident_bytes(server.pid)]
+    before, begin = processor_seconds(server.pid), time.perf_counter()
     source, at = random.Random(SEED), begin
     while (now := time.perf_counter()) < begin + seconds:
         while rate is not None and at <= now:

@@ -7,11 +7,7 @@ Reports are those of ``benchmarks.kafka``, all in the topic before the job is su
 is taken from the first health document with reports to the one that has all of them counted, so
 that starting costs nothing. A bounded run (``sotto aggregate``) of the same topic stands beside it,
 on one core. The ratio is of processor time for a report: that of the task manager and all workers,
-by that of the bounded run. The checkpoint is the first that was begun after all was counted; its
-bytes, and those of the bounded run's state directory, are also given for a live chain.
-
-Cores are processor time by wall time: of the broker, the job manager, the task manager, and all
-workers.
+by that of the bounded run. The checkpoint is the first that was begun after all was counted.
 """
 
 from __future__ import annotations
@@ -44,8 +40,6 @@ CASES = (
 )
 #: How long anything may take, s.
 PATIENCE = 600
-#: The last columns of the table.
-COLUMNS = ("    cores B/JM/TM/w", "MB TM/w", "checkpoint MB, s", "B/chain: stream, bounded")
 
 
 class Bench:
@@ -53,7 +47,7 @@ class Bench:
 
     def __init__(self, folder: Path, local: LocalBroker, topic: ReportTopic, heap: int) -> None:
         client, compiled = local.client_file, plan()
-        self.topic, self.broker, self._local = topic, Broker.from_file(client), local
+        self.broker = Broker.from_file(client)
         self.job = FlinkJob(
             folder,
             compiled,
@@ -72,37 +66,23 @@ class Bench:
     def health(self) -> HealthDocument | None:
         """Return the job's last health document."""
         self._estimates.read()
-        return self._estimates.health()
+        found = self._estimates.of(HealthDocument)
+        return found[0] if found else None
 
-    def pids(self) -> tuple[list[int | None], ...]:
-        """Return the processes: broker, job manager, task manager, workers."""
-        session = self.job.session
-        one = [[self._local.pid], [session.job_manager.pid], [session.task_manager.pid]]
-        return *one, [*session.workers]
+    def processes(self) -> tuple[int | None, list[int]]:
+        """Return the task manager and the workers."""
+        return self.job.session.task_manager.pid, self.job.session.workers
 
-    def clock(self) -> tuple[float, list[float]]:
-        """Return what time it is, and the processor time of all processes until now."""
-        return time.monotonic(), [sum(map(processor_seconds, pids)) for pids in self.pids()]
-
-    def used(self, since: tuple[float, list[float]]) -> tuple[float, list[float]]:
-        """Return wall seconds, and the processor time of all processes, since :meth:`clock`."""
-        (began, before), (now, after) = since, self.clock()
-        return now - began, [b - a for a, b in zip(before, after, strict=True)]
+    def processor_seconds(self) -> float:
+        """Return the processor time of the task manager and of all workers until now."""
+        manager, workers = self.processes()
+        return processor_seconds(manager) + sum(map(processor_seconds, workers))
 
     def held(self) -> str:
         """Return the memory of the task manager and of the workers, MB."""
-        *_, manager, workers = self.pids()
-        pids = manager, workers
-        return "/".join(f"{sum(map(resident_bytes, each)) / 1e6:,.0f}" for each in pids)
-
-    def checkpoint(self, number: int) -> tuple[float, float]:
-        """Return MB and seconds of the last checkpoint, once so many more have been made."""
-        wanted, deadline = self.job.checkpoints() + number, time.monotonic() + PATIENCE
-        while self.job.checkpoints() < wanted:
-            if time.monotonic() > deadline:
-                raise FlinkError(f"no checkpoint within {PATIENCE} s")
-            time.sleep(0.2)
-        return self.job.last_checkpoint()
+        manager, workers = self.processes()
+        held = resident_bytes(manager), sum(map(resident_bytes, workers))
+        return "/".join(f"{each / 1e6:,.0f}" for each in held)
 
 
 def main() -> None:
@@ -111,7 +91,10 @@ def main() -> None:
         local = LocalBroker(Path(name) / "broker")
         try:
             local.start()
-            table = Table("rows/message", "reports", "stream/s", "bounded/s", "CPU ratio", *COLUMNS)
+            table = Table(
+                *("rows/message", "reports", "stream/s", "bounded/s", "CPU ratio"),
+                *("MB TM/workers", "checkpoint MB, s"),
+            )
             for rows, reports, heap in CASES:
                 _backlog(table, local, Path(name) / f"{reports}", rows, reports, heap)
         except (DeployError, FlinkError, FaultError) as error:
@@ -131,20 +114,22 @@ def _backlog(
     try:
         bench.job.submit()
         first = _until(bench, lambda done: done.reports > 0)
-        clock = bench.clock()
+        before = bench.processor_seconds()
         last = _until(bench, lambda done: done.stepped >= bounded.reports)
-        wall, taken = bench.used(clock)
-        size, seconds = bench.checkpoint(2)
+        taken = bench.processor_seconds() - before
+        # The next checkpoint may have begun before all was counted.
+        bench.job.wait_for_checkpoint()
+        bench.job.wait_for_checkpoint()
+        size, seconds = bench.job.last_checkpoint()
         held = bench.held()
     finally:
         bench.job.stop()
     counted = last.stepped - first.stepped
-    ratio = sum(taken[2:]) / counted / (bounded.cpu / bounded.reports)
+    ratio = taken / counted / (bounded.cpu / bounded.reports)
     table.row(
         *(rows, bounded.reports, f"{counted / (last.time - first.time):,.0f}"),
         *(f"{bounded.reports / bounded.wall:,.0f}", f"{ratio:.2f}"),
-        *("/".join(f"{each / wall:.2f}" for each in taken), held, f"{size:,.1f}, {seconds:.1f}"),
-        ", ".join(f"{each * 1e6 / bounded.counted:.1f}" for each in (size, bounded.stored)),
+        *(held, f"{size:,.1f}, {seconds:.1f}"),
     )
 
 

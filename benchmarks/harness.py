@@ -1,16 +1,12 @@
-"""Shared code of all benchmarks: timing, running a measurement in a process of its own, tables."""
+"""Shared code of all benchmarks: timing, what a process takes, tables."""
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 ROUNDS = 7
 #: Seconds that a round of one contender takes at least, where it can be repeated.
@@ -53,17 +49,6 @@ def race(
     }
 
 
-def apart(module: str, **arguments: Any) -> Any:
-    """Run ``python -m module`` with JSON as its argument; return the JSON that it prints.
-
-    It has one thread for numpy's matrices, as the ``sotto`` command has.
-    """
-    command = [sys.executable, "-m", module, json.dumps(arguments)]
-    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return json.loads(done.stdout)
-
-
 def processor_seconds(pid: int | None) -> float:
     """Return the processor time of a process; 0 if it has ended."""
     try:
@@ -81,11 +66,6 @@ def resident_bytes(pid: int | None) -> int:
         )
     except OSError:
         return 0
-
-
-def bind_to_one_core() -> None:
-    """Let this process run on one core alone."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 class Table:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import cpu_seconds
+from benchmarks.harness import Table, cpu_seconds
 from benchmarks.reports import DAY, HOUR, LEVELS, plan, values
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.audit import totals as audited
@@ -86,7 +86,7 @@ def main() -> None:
     key = new_key()
     catalog = State(plans, 0, 0, key).catalog
     print(f"{len(rows):,} rows of {DEVICES:,} devices; best of {RUNS} runs, CPU time")
-    print(f"{'rows a call':>12} {'rows/s':>12} {'us a call':>10} {'counting alone, rows/s':>24}")
+    table = Table("rows a call", "rows/s", "counting alone, rows/s")
     for size in CALLS:
         calls = [rows.select(slice(at, at + size)) for at in range(0, len(rows), size)]
         nothing = rows.select(slice(0))
@@ -102,10 +102,7 @@ def main() -> None:
                 changes(catalog, call, nothing)
 
         taken, counted = cpu_seconds(take, rounds=RUNS), cpu_seconds(count, rounds=RUNS)
-        print(
-            f"{size:>12,} {len(rows) / taken:>12,.0f} {taken / len(calls) * 1e6:>10,.0f} "
-            f"{len(rows) / counted:>24,.0f}"
-        )
+        table.row(size, round(len(rows) / taken), round(len(rows) / counted))
     state = take()
     totals, chains, data = audited(state), state.entries.size, state.to_bytes()
     print(

@@ -72,11 +72,6 @@ def _instant(rng: random.Random) -> float:
     return rng.choice([0.0, rng.uniform(0, 0.005), rng.uniform(0, 0.05), rng.uniform(0, 0.2)])
 
 
-def _say(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text}", end="", file=sys.stderr, flush=True)
-
-
 def kill_births(folder: Path, rng: random.Random, births: int) -> None:
     """Kill devices while their file is made; what is left has to open as if nothing had been."""
     for birth in range(births):
@@ -105,7 +100,7 @@ def kill_lives(folder: Path, rng: random.Random, kills: int, workers: int) -> Wi
             fleet.kill(rng.choice(fleet.members))
             if kill % _AUDITS == 0:
                 witness.look()
-                _say(f"{kill:6,} kills, {witness.reports:,} reports")
+                print(f"{kill:6,} kills, {witness.reports:,} reports", flush=True)
             fleet.add()
     finally:
         fleet.end()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.kills.life import LENGTH, WEEK, plan
+from benchmarks.kills.life import LENGTH, WEEK, acknowledged, plan
 from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod, read_file
 from sotto.wire.format import decode_message
 
@@ -43,12 +43,12 @@ class Witness:
         """Compare everything at one moment, while processes go on; return the ledger then."""
         # In this order: what came first is in what is read later.
         self._read_published()
-        acknowledged = _size(self._folder / "acks")
+        accepted = acknowledged(self._folder)
         ledger = read_file(self._folder / "device.db")
         counted = self._counted()
         # All messages of a finished period are published before the ledger says that it is over.
         self._read_published()
-        self._check_ledger(ledger, acknowledged)
+        self._check_ledger(ledger, accepted)
         spent = {period.number: period.spent for period in ledger.periods}
         for period, cost in counted.items():
             _hold(cost <= spent.get(period, 0), "the aggregator counts more than was spent")
@@ -68,7 +68,7 @@ class Witness:
             found = connection.execute("PRAGMA integrity_check").fetchone()
         _hold(found == ("ok",), "the file is damaged")
 
-    def _check_ledger(self, ledger: Ledger, acknowledged: int) -> None:
+    def _check_ledger(self, ledger: Ledger, accepted: int) -> None:
         _hold(ledger.carried == ledger.damaged == ledger.restored == 0, "a loss was seen in vain")
         response = self._plan.metric("model").permanent
         _hold(
@@ -89,7 +89,7 @@ class Witness:
         for number, cost in promised.items():
             _hold(cost <= after.get(number, (0, 0))[0], "a chain without a charge")
         taken = sum(map(self._colours, ledger.periods))
-        _hold(taken >= acknowledged, "an acknowledged value is lost")
+        _hold(taken >= accepted, "an acknowledged value is lost")
 
     def _colours(self, period: LedgerPeriod) -> int:
         """Return how many colours were recorded; a period that is through has only a sum of all."""
@@ -148,10 +148,6 @@ class Witness:
         for period, cost in self._newest.values():
             totals[period] += cost
         return dict(totals)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _hold(holds: bool, what: str) -> None:

@@ -19,14 +19,10 @@ def main() -> None:
         "sdk": sdk.main,
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("name", nargs="*", metavar="NAME", help=f"of {', '.join(comparisons)}")
-    names = parser.parse_args().name or list(comparisons)
-    if unknown := sorted(set(names) - set(comparisons)):
-        parser.error(
-            f"no comparison named {', '.join(unknown)}; there are {', '.join(comparisons)}"
-        )
+    parser.add_argument("name", nargs="*", choices=("all", *comparisons), default="all")
+    named = parser.parse_args().name
     print(", ".join(f"{peer} {version(peer)}" for peer in PEERS))
-    for name in names:
+    for name in comparisons if "all" in named else named:
         print(f"\n== {name}", flush=True)
         comparisons[name]()
 

@@ -13,12 +13,13 @@ did.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import race
+from benchmarks.peers.sdk.report import Rows, show
 from mechanisms.base import Mechanism
 from mechanisms.coins import bloom_positions
 from mechanisms.randomness import SystemSource
@@ -34,29 +35,19 @@ THEIRS = 2_000
 DRAWS = 1000
 
 
-class Target(NamedTuple):
-    """How many times faster than a peer, or than the ``fastest`` one, Sotto is to be."""
+def compare(
+    work: str, seconds: Mapping[str, float], unit: tuple[str, float], times: float, peer: str = ""
+) -> None:
+    """Print what each contender takes, also as a multiple of a peer's, by default the fastest's.
 
-    peer: str
-    times: float
-
-
-def show(work: str, seconds: Mapping[str, float], unit: tuple[str, float], target: Target) -> None:
-    """Print what each contender takes, how many times ours, and whether the target is met.
-
-    ``seconds`` are for one unit of work, Sotto's first; ``unit`` is the name of a unit of time, and
-    how many of it a second has.
+    ``seconds`` are for one unit of work, Sotto's first, which is to be so many ``times`` faster;
+    ``unit`` is the name of a unit of time, and how many of it a second has.
     """
-    (_, ours), *others = seconds.items()
-    taken = [each for name, each in others if target.peer in ("fastest", name)]
-    verdict = ""
-    if taken:
-        met = "met" if min(taken) / ours >= target.times else "NOT MET"
-        verdict = f"   {target.times:g}x {target.peer}: {met}"
     name, scale = unit
-    print(f"  {work}, {name}{verdict}")
-    for contender, each in seconds.items():
-        print(f"    {contender:<18} {each * scale:>12.4g} {each / ours:>9.1f}x", flush=True)
+    ours, *others = seconds
+    limits = {ours: 1 / times}
+    rows: Rows = [(each, scale * taken, limits.get(each)) for each, taken in seconds.items()]
+    show(f"{work}, {name}", rows, peer or min(others, key=seconds.__getitem__))
 
 
 def one(name: str, ladder: int = 1_000_000, **parameters: object) -> Mechanism:
@@ -110,8 +101,8 @@ def single() -> None:
     }
     print("one value a call")
     for what, contenders in work.items():
-        target = Target("opendp", 20 if what.startswith("RAPPOR") else 1)
-        show(what, race(contenders), ("µs a value", 1e6), target)
+        times = 20 if what.startswith("RAPPOR") else 1
+        compare(what, race(contenders), ("µs a value", 1e6), times, "opendp")
 
 
 def _ids(n: int) -> NDArray[np.uint64]:
@@ -185,7 +176,7 @@ def _clients() -> None:
         "multi-freq-ldpy": _each(lambda v: GRR_Client(v, 100, 1.0), values),
     }
     found = _race(_drawing(one("grr", domain_size=100), values), peers)
-    show("GRR, 100 values", found, ("ns a value", 1e9), Target("fastest", 10))
+    compare("GRR, 100 values", found, ("ns a value", 1e9), 10)
     for name, optimal in (("sue", False), ("oue", True)):
         unary = UEClient(1.0, 128, optimal, lambda value: value)
         peers = {
@@ -193,7 +184,7 @@ def _clients() -> None:
             "multi-freq-ldpy": _each(lambda v, best=optimal: UE_Client(v, 128, 1.0, best), few),  # type: ignore[misc]
         }
         found = _race(_drawing(one(name, domain_size=128), few), peers, len(few))
-        show(f"{name.upper()}, 128 values", found, ("ns a value", 1e9), Target("fastest", 5))
+        compare(f"{name.upper()}, 128 values", found, ("ns a value", 1e9), 5)
 
 
 def _servers() -> None:
@@ -213,7 +204,7 @@ def _servers() -> None:
         "multi-freq-ldpy": lambda: GRR_Aggregator_MI(symbols, 100, 1.0),
     }
     found = _race(_counting(one("grr", domain_size=100), values), peers)
-    show("GRR, 100 values", found, unit, Target("fastest", 30))
+    compare("GRR, 100 values", found, unit, 30)
 
     values = rng.integers(0, 128, OURS)
     rows = list((rng.random((THEIRS, 128)) < 0.3).astype(np.float64))
@@ -224,7 +215,7 @@ def _servers() -> None:
         "opendp": lambda: dp.m.debias_randomized_response_bitvec(packed, f=0.5),
     }
     found = _race(_counting(one("oue", domain_size=128), values), peers)
-    show("packed unary, 128 values", found, unit, Target("fastest", 30))
+    compare("packed unary, 128 values", found, unit, 30)
 
     values = rng.integers(0, 1000, OURS)
     hashed = [LH_Client(int(value), 1000, 1.0) for value in values[: THEIRS // 20]]
@@ -242,7 +233,7 @@ def _servers() -> None:
     ours = _counting(one("local_hashing", domain_size=1000, buckets=3), values)
     units = {"sotto": OURS, **dict.fromkeys(peers, len(hashed)), "pure-ldp FastLH": len(quick)}
     found = race({"sotto": ours, **peers}, units)
-    show("OLH, 1000 values", found, unit, Target("fastest", 100))
+    compare("OLH, 1000 values", found, unit, 100)
 
 
 def broken() -> None:

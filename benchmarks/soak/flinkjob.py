@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from benchmarks.soak.stage import FaultError, wait_until
@@ -20,8 +18,8 @@ from deploy.flink.settings import TASK_MANAGER_HEAP
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
 from pipelines.flink.rest import FlinkError
-from pipelines.results.documents import Document, HealthDocument, parse
-from pipelines.sources.kafka_reader import make_consumer
+from pipelines.results.documents import Document, parse
+from pipelines.sources.kafka_reader import read_to_end
 from sotto.errors import BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
@@ -33,7 +31,6 @@ from sotto.plan.registry import Registry
 SLOTS = 2
 #: How long a job may take to run again, in seconds.
 PATIENCE = 600
-_POLL_MS = 200
 
 D = TypeVar("D", bound=Document)
 
@@ -211,9 +208,7 @@ class Follower:
     """
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:
-        self._broker = broker
-        self._partition = TopicPartition(str(topic), 0)
-        self._consumer: KafkaConsumer | None = None
+        self._broker, self._topic = broker, topic
         self._at = 0
         self._newest: dict[bytes, Document] = {}
         #: How many documents came.
@@ -223,44 +218,20 @@ class Follower:
         """Return the newest document of each key, of one kind."""
         return [each for each in self._newest.values() if isinstance(each, kind)]
 
-    def health(self) -> HealthDocument | None:
-        """Return the newest health document."""
-        found = self.of(HealthDocument)
-        return found[0] if found else None
-
     def read(self) -> bool:
         """Read what is new; False if the broker could not be read to the end."""
         try:
-            self._read()
-        except (KafkaError, BrokerError, OSError):
-            consumer, self._consumer = self._consumer, None
-            if consumer is not None:
-                with contextlib.suppress(KafkaError):
-                    consumer.close(autocommit=False, timeout_ms=1000)
-            return False
-        return True
-
-    def read_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Read until something is so, but no longer than that; return whether it is."""
-        deadline = time.monotonic() + seconds
-        while not (self.read() and condition()):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(2)
-        return True
-
-    def _read(self) -> None:
-        if self._consumer is None:
-            self._consumer = make_consumer(self._broker)
-            self._consumer.assign([self._partition])
-            self._consumer.seek(self._partition, self._at)
-        end = self._consumer.end_offsets([self._partition], timeout_ms=5000)[self._partition]
-        deadline = time.monotonic() + 30
-        while self._at < end and time.monotonic() < deadline:
-            for record in self._consumer.poll(_POLL_MS).get(self._partition, []):
+            for record in read_to_end(self._broker, str(self._topic), 1, begin={"0": self._at}):
                 document = parse(record.key, record.value)
                 known = self._newest.get(record.key)
                 self.records += 1
                 if known is None or known.revision <= document.revision:
                     self._newest[record.key] = document
-            self._at = self._consumer.position(self._partition, timeout_ms=5000) or self._at
+                self._at = record.offset + 1
+        except (KafkaError, BrokerError, OSError):
+            return False
+        return True
+
+    def read_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Read until something is so, but no longer than that; return whether it is."""
+        return wait_until(lambda: self.read() and condition(), seconds, pause=2)

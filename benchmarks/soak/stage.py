@@ -206,13 +206,13 @@ class Stage:
         return wait_until(lambda: self.progress.count("repeated") > before + 200, 30)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait for something, but no longer than that; return whether it came about."""
+def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.02) -> bool:
+    """Look for something every ``pause`` seconds, so long at most; return whether it came about."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.02)
+        time.sleep(pause)
     return True
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-
-from pipelines.aggregation.audit import Audit, audit
+from pipelines.aggregation.audit import audit
 from pipelines.results.tables import PERIODS, QUARANTINE
 from pipelines.sinks.sql import Results
 from pipelines.storage.directory import StateDirectory
@@ -27,20 +25,15 @@ def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tupl
     """Return accepted, observed (micro-epsilon) and reason of every pseudonym of an open period."""
     directory = StateDirectory(state_dir)
     manifest = directory.manifest()
-    registry = Registry([plan])
     found: dict[str, tuple[int, int, int]] = {}
-    states = StoredStates(directory.files, registry, manifest.key)
+    states = StoredStates(directory.files, Registry([plan]), manifest.key)
     for (number, part), held in manifest.states.items():
         if number == period:
-            found.update(_columns(audit(states.read(number, part, held))))
+            seen = audit(states.read(number, part, held))
+            for at, name in enumerate(seen.pseudonym.astype("<u8")):
+                numbers = int(seen.accepted[at]), int(seen.observed[at]), int(seen.reason[at])
+                found[name.tobytes().hex()] = numbers
     return found
-
-
-def _columns(audit: Audit) -> Iterable[tuple[str, tuple[int, int, int]]]:
-    names = np.ascontiguousarray(audit.pseudonym.astype("<u8"))
-    for i, name in enumerate(names):
-        numbers = (int(audit.accepted[i]), int(audit.observed[i]), int(audit.reason[i]))
-        yield name.tobytes().hex(), numbers
 
 
 def ledger_periods(

@@ -113,8 +113,12 @@ class Collected:
         found = [self.compare(metric, start, "share", label, label) for label in labels]
         return sorted((one for one in found if one is not None), key=lambda one: -one.kept)
 
-    def all_shares(self, metric: str) -> list[Comparison]:
-        return [one for start in self.windows(metric) for one in self.shares(metric, start)]
+    def of_kind(self, metric: str, kind: str) -> list[Comparison]:
+        """Compare all estimates of a kind in every window."""
+        rows = (row for row in self.rows if (row["metric"], row["kind"]) == (metric, kind))
+        places = ((cast(int, row["window_start"]), str(row["item"])) for row in rows)
+        found = (self.compare(metric, start, kind, item, item) for start, item in places)
+        return [one for one in found if one is not None]
 
 
 @dataclass(frozen=True, eq=False)

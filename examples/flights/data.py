@@ -21,6 +21,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sotto.errors import install_hint
+from sotto.plan.compiled import CompiledPlan
+from sotto_cli.simulation.table import Columns, Recordings, read_recordings
 
 LATE_MINUTES = 15
 MINUTE = 60_000
@@ -72,7 +74,7 @@ def package_file(name: str) -> Path:
     return Path(spec.origin).parent / "data" / name
 
 
-def load_table() -> pa.Table:
+def load_flights() -> Flights:
     with zipfile.ZipFile(package_file("flights.csv.zip")) as archive:
         content = archive.read("flights.csv")
     options = pa.csv.ConvertOptions(
@@ -80,16 +82,10 @@ def load_table() -> pa.Table:
         strings_can_be_null=True,
         column_types={"tailnum": pa.string(), "carrier": pa.string(), "dest": pa.string()},
     )
-    return pa.csv.read_csv(io.BytesIO(content), convert_options=options)
-
-
-def load_flights() -> Flights:
-    table = load_table()
+    table = pa.csv.read_csv(io.BytesIO(content), convert_options=options)
 
     def text(name: str) -> NDArray[np.object_]:
-        column = pc.fill_null(table[name], "").combine_chunks().dictionary_encode()
-        words = np.array(column.dictionary.to_pylist(), dtype=object)
-        return np.asarray(words[column.indices.to_numpy()])
+        return np.asarray(pc.fill_null(table[name], "").to_numpy())
 
     def number(name: str) -> NDArray[np.float64]:
         return np.asarray(table[name].cast(pa.float64()).to_numpy())
@@ -103,6 +99,12 @@ def load_flights() -> Flights:
         dep_delay=number("dep_delay"),
         distance=number("distance"),
     )
+
+
+def recordings_of(flights: Flights, plan: CompiledPlan, path: Path) -> Recordings:
+    """Write the table that ``sotto replay`` would read, and read it."""
+    write_events(flights, path)
+    return read_recordings(path, plan, Columns.of_plan(plan, "tailnum", "scheduled"))
 
 
 def write_events(flights: Flights, path: Path) -> None:

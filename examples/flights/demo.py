@@ -24,15 +24,15 @@ from sotto.errors import ParameterError
 from sotto.plan.compile import Plan, load_plan
 from sotto_cli.simulation.devices import Played
 from sotto_cli.simulation.playback import Replay, write_audit
-from sotto_cli.simulation.table import Columns, Recordings, read_recordings
+from sotto_cli.simulation.table import Recordings
 
 from . import books, story
 from .collect import Collected, Row
-from .data import Flights, load_flights, write_events
+from .data import Flights, load_flights, recordings_of
 from .faults import FaultyNetwork, Misbehaviour, Target, damage
 from .findings import Comparison, Coverage, Findings, MeasuredWeeks, Release, WindowSeries
 from .report import write_report
-from .truth import DAY, QUANTILES, Truth
+from .truth import DAY, Truth
 from .weeks import measure
 from .witness import Opinion, equal_windows, form_opinion
 
@@ -40,10 +40,13 @@ PLAN = Path(__file__).with_name("plan.yaml")
 #: The window that is watched as levels arrive, 28 days from 20 June 2013: its number.
 WATCHED = 567
 WATCHED_START = WATCHED * 28 * DAY
-#: The estimates that are watched: metric, kind and item of each, and a name for people.
-WATCHED_ESTIMATES = (
+#: The estimates that are shown over the year: metric, kind and item of each, and a name for people.
+#: The first two are watched as levels arrive.
+SERIES = (
     ("delayed", "share", "true", "delayed or cancelled"),
     ("dep_delay", "mean", "", "mean departure delay"),
+    ("dep_delay", "missing", "", "cancelled"),
+    ("distance", "mean", "", "mean distance"),
 )
 #: Days after that window's start at which the aggregator aggregates the log.
 STOPS = (1, 4, 7, 14, 21, 28, 35, 42, 56)
@@ -99,16 +102,14 @@ class Inputs:
 
 
 def prepare(demo: Demo) -> Inputs:
-    """Write the table and the plan that ``sotto replay`` would read, and read them."""
+    """Write the table and the plan that ``sotto replay`` would read, and read the table."""
     plan = load_plan(PLAN)
     (demo.out / "plan.json").write_bytes(plan.compile().to_json())
     flights = load_flights()
     if demo.aircraft is not None:
         flights = flights.of_aircraft(demo.aircraft)
-    events = demo.out / "events.csv"
-    write_events(flights, events)
-    columns = Columns.of_plan(plan.compile(), "tailnum", "scheduled")
-    return Inputs(plan, flights, read_recordings(events, plan.compile(), columns))
+    recordings = recordings_of(flights, plan.compile(), demo.out / "events.csv")
+    return Inputs(plan, flights, recordings)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Replayed:
 def replay(demo: Demo, inputs: Inputs) -> Replayed:
     """Play all aircraft back through a network that is not to be trusted."""
     plan = inputs.plan.compile()
-    network = FaultyNetwork(Target.of_plan(plan, "carrier"), periods=frozenset([MISBEHAVIOUR]))
+    network = FaultyNetwork(Target(plan, plan.metric("carrier")), periods=frozenset([MISBEHAVIOUR]))
     job = Replay(demo.log, processes=demo.processes, network=network, witness=True)
     with tqdm(total=len(inputs.recordings), unit=" flights", desc="  replay") as bar:
         played = job.run(plan, inputs.recordings, bar.update)
@@ -205,12 +206,7 @@ def assemble(
     plan, truth, played = inputs.plan.compile(), replayed.truth, replayed.played
     collected = Collected.read(truth, demo.database)
     same, windows = equal_windows(demo.state, plan, opinion)
-    series = [
-        collected.series("delayed", "share", "true", "delayed or cancelled"),
-        collected.series("dep_delay", "mean", "", "mean departure delay"),
-        collected.series("dep_delay", "missing", "", "cancelled"),
-        collected.series("distance", "mean", "", "mean distance"),
-    ]
+    series = [collected.series(*each) for each in SERIES]
     return Findings(
         plan=plan,
         flights=inputs.recordings.rows,
@@ -220,7 +216,7 @@ def assemble(
         reports=opinion.reports,
         messages=played.messages,
         log_bytes=played.written,
-        sharpening=[_sharpening(truth, aggregated, opinion, *each) for each in WATCHED_ESTIMATES],
+        sharpening=[_sharpening(truth, aggregated, opinion, *each) for each in SERIES[:2]],
         carriers=collected.shares("carrier", WATCHED_START),
         carriers_window=WATCHED_START,
         series=series,
@@ -243,19 +239,10 @@ def _coverage(
 ) -> list[Coverage]:
     """Count the intervals that hold their truth, of every estimate of every window, by kind."""
     groups: dict[str, Sequence[Comparison]] = {
-        "airline shares": collected.all_shares("carrier"),
+        "airline shares": collected.of_kind("carrier", "share"),
         **{each.label: each.values for each in series},
-        "delay quantiles": [
-            one
-            for tau in QUANTILES
-            for one in collected.series("dep_delay", "quantile", repr(tau), "").values
-        ],
-        "destinations": [
-            one
-            for row in collected.rows
-            if row["kind"] == "string"
-            and (one := collected.compare("dest", *_named(row))) is not None
-        ],
+        "delay quantiles": collected.of_kind("dep_delay", "quantile"),
+        "destinations": collected.of_kind("dest", "string"),
         **weeks.compared,
     }
     groups["all"] = [one for ones in groups.values() for one in ones]
@@ -267,11 +254,6 @@ def _coverage(
         hits, least = sum(one.covers for one in ones), int(binom.ppf(0.001, len(ones), 0.95))
         found.append(Coverage(label, hits, len(ones), least))
     return found
-
-
-def _named(row: Row) -> tuple[int, str, str, str]:
-    item = str(row["item"])
-    return cast(int, row["window_start"]), "string", item, item
 
 
 def _sharpening(

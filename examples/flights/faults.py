@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from mechanisms.coins import shard_of
 from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import LogWriter
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, Row, decode_message, encode_message
 from sotto.wire.reasons import Reason
 
@@ -48,27 +49,18 @@ class Misbehaviour:
     fault: str
 
 
-@dataclass(frozen=True)
-class Target:
-    """Properties of the plan's messages about a category metric, which a forged one must have."""
+class Target(NamedTuple):
+    """A category metric of a plan, about which messages are forged."""
 
-    fingerprint: bytes
-    shards: int
-    period: int
-    resolution: int
-    metric: int
-    width: int
-    levels: int
-    symbols: int
-    horizon: int
+    plan: CompiledPlan
+    metric: CompiledMetric
 
-    @classmethod
-    def of_plan(cls, plan: CompiledPlan, metric: str) -> Target:
-        aimed = plan.metric(metric)
-        mechanism = aimed.mechanism
-        ours = plan.fingerprint, plan.shards, plan.period, plan.resolution
-        shape = mechanism.payload_width, mechanism.levels, len(aimed.labels), aimed.horizon
-        return cls(*ours, aimed.index, *shape)
+    @property
+    def symbols(self) -> int:
+        return len(self.metric.labels)
+
+    def payload(self, symbol: int) -> bytes:
+        return symbol.to_bytes(self.metric.mechanism.payload_width, "little")
 
 
 @dataclass
@@ -113,7 +105,7 @@ class FaultyNetwork:
 
     def _misbehave(self, device: int, sent: int, message: bytes) -> Iterator[tuple[int, bytes]]:
         row = _row_of(self.target, message)
-        if row is None or (period := row.event // self.target.period) not in self.periods:
+        if row is None or (period := row.event // self.target.plan.period) not in self.periods:
             return
         before = [case.device for case in self.misbehaved if case.period == period]
         if device in before or len(before) == len(_MISBEHAVIOURS):
@@ -122,12 +114,13 @@ class FaultyNetwork:
         self.misbehaved.append(Misbehaviour(device, period, fault))
         self.planted[fault] += 1
         if fault == OVERSPENDS:
+            last = self.target.metric.mechanism.levels - 1
             for _ in range(EXTRA_CHAINS):
-                extra = row._replace(level=self.target.levels - 1, chain=self._rng.randbytes(16))
+                extra = row._replace(level=last, chain=self._rng.randbytes(16))
                 yield sent + HOUR, _message(self.target, extra)
         else:
             symbol = (int.from_bytes(row.payload, "little") + 1) % self.target.symbols
-            again = row._replace(payload=symbol.to_bytes(self.target.width, "little"))
+            again = row._replace(payload=self.target.payload(symbol))
             yield sent + HOUR, _message(self.target, again)
 
 
@@ -137,21 +130,21 @@ def _first_levels_alone(message: bytes) -> bool:
 
 def _row_of(target: Target, message: bytes) -> Row | None:
     for run in decode_message(message).groups:
-        if run.metric == target.metric:
+        if run.metric == target.metric.index:
             return run.rows[0]
     return None
 
 
 def _message(target: Target, row: Row) -> bytes:
-    shard = shard_of(row.pseudonym, target.shards)
-    return encode_message(target.fingerprint, shard, [(target.metric, [row])])
+    shard = shard_of(row.pseudonym, target.plan.shards)
+    return encode_message(target.plan.fingerprint, shard, [(target.metric.index, [row])])
 
 
 def _stranger(target: Target, rng: random.Random, sent: int) -> Row:
     """Return an acceptable row of a device that does not exist."""
-    event = sent - sent % target.resolution
-    symbol = rng.randrange(target.symbols).to_bytes(target.width, "little")
-    return Row(0, rng.randbytes(16), rng.randbytes(16), event, symbol)
+    event = sent - sent % target.plan.resolution
+    payload = target.payload(rng.randrange(target.symbols))
+    return Row(0, rng.randbytes(16), rng.randbytes(16), event, payload)
 
 
 Forge = Callable[[Target, random.Random, bytes, int], bytes]
@@ -186,16 +179,15 @@ def _truncated(target: Target, rng: random.Random, message: bytes, sent: int) ->
 
 
 def _outside_domain(target: Target, rng: random.Random, row: Row) -> Row:
-    symbol = target.symbols + rng.randrange(50)
-    return row._replace(payload=symbol.to_bytes(target.width, "little"))
+    return row._replace(payload=target.payload(target.symbols + rng.randrange(50)))
 
 
 def _between_hours(target: Target, rng: random.Random, row: Row) -> Row:
-    return row._replace(event=row.event - rng.randrange(1, target.resolution))
+    return row._replace(event=row.event - rng.randrange(1, target.plan.resolution))
 
 
 def _too_old(target: Target, rng: random.Random, row: Row) -> Row:
-    days = target.horizon // DAY + rng.randrange(2, 30)
+    days = target.metric.horizon // DAY + rng.randrange(2, 30)
     return row._replace(event=row.event - days * DAY)
 
 

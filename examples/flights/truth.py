@@ -21,7 +21,6 @@ from .data import Flights
 from .faults import Misbehaviour
 
 DAY = 86_400_000
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from pipelines.results.reader import ResultsReader
 from pipelines.results.records import RetentionRate
 from sotto.plan.compile import load_plan
 from sotto_cli.simulation.playback import Replay
-from sotto_cli.simulation.table import Columns, read_recordings
 
 from .collect import Collected
-from .data import Flights, write_events
+from .data import Flights, recordings_of
 from .findings import Comparison, MeasuredWeeks
 from .truth import Truth
 from .witness import equal_windows, form_opinion
@@ -34,9 +33,8 @@ def measure(out: Path, flights: Flights, processes: int) -> MeasuredWeeks:
     plan = load_plan(PLAN).compile()
     first = flights.scheduled.min() // plan.period
     flights = flights.select(flights.scheduled < (first + WEEKS) * plan.period)
-    events, log, state = (out / name for name in ("weeks.csv", "weeks-log", "weeks-state"))
-    write_events(flights, events)
-    recordings = read_recordings(events, plan, Columns.of_plan(plan, "tailnum", "scheduled"))
+    log, state = out / "weeks-log", out / "weeks-state"
+    recordings = recordings_of(flights, plan, out / "weeks.csv")
     with tqdm(total=len(recordings), unit=" flights", desc="  weeks") as bar:
         played = Replay(log, processes=processes).run(plan, recordings, bar.update)
     database = f"sqlite:///{out / 'weeks.db'}"
@@ -52,7 +50,7 @@ def measure(out: Path, flights: Flights, processes: int) -> MeasuredWeeks:
         days=sorted(collected.shares("days", shown), key=lambda one: one.label),
         again=[one for (since, _), one in again.items() if since == first],
         compared={
-            "flights in a week": collected.all_shares("flights"),
+            "flights in a week": collected.of_kind("flights", "share"),
             mean_days.label: mean_days.values,
             "came again": list(again.values()),
         },

@@ -17,8 +17,8 @@ model as it was then: models that drift explain a change by themselves, and give
 Drift and spread are learned unless they are given: the prediction is averaged over several hundred
 models (:mod:`mechanisms.estimators.level_models`). To plug in the most likely drift instead gave up
 to 15 times the stated rate of false alarms in simulations, since the windows of a year often make a
-drift look smaller than it is, or like none. ``python -m benchmarks alerts`` measures false alarms
-and what is found.
+drift look smaller than it is, or like none. Rates of false alarms in simulations, and the shifts
+found, are in ``docs/reference/figures.md``.
 """
 
 from __future__ import annotations
@@ -217,9 +217,9 @@ def watch(
     -------
     If drift and spread are given, the rate of false alarms is exact up to the first one, and the
     second window is the first that is judged. Otherwise it is exact on average over the models
-    before anything is learned. ``python -m benchmarks alerts`` measures it for some of them: far
-    below what is stated where the level hardly drifts and in the first year of windows, and at what
-    is stated elsewhere.
+    before anything is learned. It was simulated for some of them (``docs/reference/figures.md``):
+    far below what is stated where the level hardly drifts and in the first year of windows, and at
+    what is stated elsewhere.
     """
     models = _models(values, errors, drift, spread)
     if models is None:

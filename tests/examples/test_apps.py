@@ -208,26 +208,24 @@ def answered(address):
 
 
 def use(address):
-    """Ask until two workers have answered; return how often was asked."""
+    """Ask until all four workers have answered."""
     wait_until(lambda: answered(address) is not None)
     end = time.monotonic() + PATIENCE
     workers, asked = set(), 0
-    # One worker may begin long before the other.
-    while len(workers) < 2 or asked < 12:
+    # One worker may begin long before another.
+    while len(workers) < 4 or asked < 12:
         workers.add(ask(address, ("/resize", "/convert")[asked % 2]))
         asked += 1
-        assert time.monotonic() < end, "one worker does all"
-    return asked
+        assert time.monotonic() < end, f"only {len(workers)} of four workers answer"
 
 
 SERVERS = {
-    "fork": "examples.apps.web --port {port}",
     "gunicorn, preloaded": (
-        "gunicorn --preload --workers 2 --worker-class asgi --bind 127.0.0.1:{port}"
+        "gunicorn --preload --workers 4 --worker-class asgi --bind 127.0.0.1:{port}"
         " --no-control-socket --log-level critical examples.apps.web:create_app()"
     ),
     "uvicorn, a client in each": (
-        "uvicorn --factory examples.apps.web:create_app --workers 2 --port {port}"
+        "uvicorn --factory examples.apps.web:create_app --workers 4 --port {port}"
         " --log-level critical"
     ),
 }
@@ -239,7 +237,7 @@ def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, serve
     (port,) = free_ports(1)
     run(tmp_path, "tool", "telemetry", "on")
     # Supervisors leave their own sockets to the end of the process.
-    quiet = () if server == "fork" else ("-W", "ignore::ResourceWarning")
+    quiet = "-W", "ignore::ResourceWarning"
     with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):
         use(f"http://127.0.0.1:{port}")
         # No visitor can consent for the installation.

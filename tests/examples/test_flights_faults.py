@@ -39,7 +39,7 @@ def plan() -> CompiledPlan:
 
 @pytest.fixture(scope="module")
 def target(plan: CompiledPlan) -> Target:
-    return Target.of_plan(plan, "carrier")
+    return Target(plan, plan.metric("carrier"))
 
 
 def message(plan: CompiledPlan, level: int = 0, seed: int = 0) -> bytes:

@@ -25,16 +25,21 @@ def plan(**metric):
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode()
-CATEGORY = plan(
-    type="category", mechanism={"name": "grr", "domain_size": 4},
-    domain=["red", "green", "blue"], outside="other",
-)
-ONE = plan(
-    type="category", mechanism={"name": "grr", "domain_size": 4},
-    domain=["red", "green", "blue"], outside="other", repeat={"kind": "first", "limit": 1},
-)
+def category(**metric):
+    return plan(
+        type="category", mechanism={"name": "grr", "domain_size": 4},
+        domain=["red", "green", "blue"], outside="other", **metric,
+    )
+CATEGORY = category()
+ONE = category(repeat={"kind": "first", "limit": 1})
+INSTRUMENT = category(otel={"instrument": "colours", "attribute": "colour"})
 STRING = plan(
     type="string", mechanism={"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
+)
+COUNTED = plan(
+    type="ordinal", mechanism={"name": "grr", "domain_size": 3}, edges=[0, 1, 2],
+    domain=["0", "1", "2 or more"], outside="clip", measure={"kind": "count", "of": "export"},
+    stored=True, window=604_800_000, repeat={"kind": "first", "limit": 1},
 )
 """
 #: With what a recording loads, but its mechanism.
@@ -48,23 +53,9 @@ class Nowhere:
 shift = 0
 client = clientsdk.Client({plan}, state={state}, publisher={publisher}, {options})
 """
-_TRANSACTION_START = """
-connection = sqlite3.connect(STATE, isolation_level=None)
-settings = "page_size = 2048", "journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"
-for pragma in settings:
-    connection.execute(f"PRAGMA {pragma}")
-connection.execute("CREATE TABLE account (id INTEGER PRIMARY KEY, reserved INTEGER, tallies TEXT)")
-connection.execute("INSERT INTO account VALUES (1, 0, '')")
-connection.execute(
-    "CREATE TABLE chain (due INTEGER, id BLOB, payloads BLOB, PRIMARY KEY (due, id)) WITHOUT ROWID")
-def transaction(*statements):
-    cursor = connection.cursor()
-    cursor.execute("BEGIN IMMEDIATE")
-    for statement in statements:
-        cursor.execute(statement)
-    cursor.execute("COMMIT")
-ACCOUNT = "UPDATE account SET reserved = reserved + 1, tallies = 'm:' || reserved"
-CHAIN = "INSERT INTO chain VALUES (abs(random() % 3600000), randomblob(16), randomblob(30))"
+_INSTRUMENT_START = """
+from clientsdk.otel import SottoMeterProvider
+counter = SottoMeterProvider(client).get_meter("app").create_counter("colours")
 """
 _METRICS_START = """
 class Nowhere(MetricExporter):
@@ -127,42 +118,36 @@ def sotto(
     name: str,
     plan: str = "CATEGORY",
     state: str = "STATE",
-    value: str = "'red'",
+    event: str = "client.record('m', 'red')",
     options: str = "",
     publisher: str = "Nowhere()",
     on: bool = True,
+    more: str = "",
 ) -> Contender:
-    """Return one of ours, with consent unless it is not ``on``."""
+    """Return one of ours, with consent unless it is not ``on``; ``more`` is made once too."""
     start = PLAN + _SOTTO_START.format(plan=plan, state=state, options=options, publisher=publisher)
     start += "client.give_consent()\n" if on else ""
-    event = f"client.record('m', {value})"
-    return Contender(name, "sotto", _SOTTO, start, event, "shift = 172_800")
+    return Contender(name, "sotto", _SOTTO, start + more, event, "shift = 172_800")
 
 
 OURS = (
     sotto("sotto, a category, durable"),
     sotto("sotto, a category, in memory", state="clientsdk.NO_LIFETIME_BOUND"),
-    sotto("sotto, a string of 128 bits, durable", plan="STRING", value="'Iosevka'"),
+    sotto(
+        "sotto, a string of 128 bits, durable",
+        plan="STRING",
+        event="client.record('m', 'Iosevka')",
+    ),
+    sotto(
+        "sotto, an OTel counter, durable",
+        plan="INSTRUMENT",
+        event="counter.add(1, {'colour': 'red'})",
+        more=_INSTRUMENT_START,
+    ),
+    sotto("sotto, count of a measure, durable", plan="COUNTED", event="client.count('export')"),
     sotto("sotto, refused", plan="ONE"),
     sotto("sotto, switched off", options="settings=clientsdk.Settings(disabled=True),", on=False),
     sotto("sotto, without consent", on=False),
-)
-#: SQLite by itself, with transactions that survive the death of the process as ours do.
-TRANSACTIONS = (
-    Contender(
-        "sqlite3, an account alone",
-        "sqlite3",
-        "import sqlite3",
-        _TRANSACTION_START,
-        "transaction(ACCOUNT)",
-    ),
-    Contender(
-        "sqlite3, a chain and an account",
-        "sqlite3",
-        "import sqlite3",
-        _TRANSACTION_START,
-        "transaction(CHAIN, ACCOUNT)",
-    ),
 )
 OPENTELEMETRY = "opentelemetry-sdk"
 #: A whole run of a tool, by what it does: it begins, and ends at once.
