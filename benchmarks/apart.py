@@ -45,8 +45,10 @@ def aggregate_apart(
     """Aggregate a log, or a topic, in a process of its own."""
     where = {"log": str(log)} if log else {"servers": servers, "topic": topic}
     command = [sys.executable, "-m", "benchmarks.apart", json.dumps({"state": str(state), **where})]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return Aggregated(*json.loads(printed))
+    # One thread for numpy's matrices, as the sotto command has.
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return Aggregated(*json.loads(done.stdout))
 
 
 def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") -> Aggregated:
