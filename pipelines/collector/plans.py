@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.development import is_development
-from sotto.plan.files import PlanFileFolder, plan_of
+from sotto.plan.files import LoadedPlan, PlanFileFolder, plan_of
 from sotto.plan.registry import Registry
 
 
@@ -70,7 +68,6 @@ class PlanFiles:
     ) -> None:
         self._warn = warn
         self._folder = None if folder is None else PlanFileFolder(folder, warn)
-        self._stamps: dict[Path, tuple[int, int, int]] = {}
         self._plans: dict[bytes, CompiledPlan] = {}
         #: Files of the folder, by fingerprint.
         self._sources: dict[bytes, Path] = {}
@@ -91,28 +88,15 @@ class PlanFiles:
             self._warn(ending)
 
     def reload(self) -> None:
-        """Read what is new in the folder."""
-        if self._folder is None:
-            return
-        files = self._folder.files()
-        # A development plan, which is written beside the real one, never takes its place.
-        for development in (False, True):
-            for path in files:
-                try:
-                    if self._read(path, development=development):
-                        self._folder.accept(path)
-                except (PlanError, ParameterError, OSError, UnicodeError) as error:
-                    self._folder.leave_out(path, error)
+        """Take what is new in the folder."""
+        if self._folder is not None:
+            self._folder.take(self._take)
 
-    def _read(self, path: Path, *, development: bool) -> bool:
-        """Read a plan of that kind unless it is as it was; return whether it was read."""
-        found = os.stat(path)
-        stamp = found.st_ino, found.st_mtime_ns, found.st_size
-        if self._stamps.get(path) == stamp:
-            return False
-        plan = plan_of(path).plan
-        if is_development(plan) is not development:
-            return False
+    def _take(self, path: Path, read: LoadedPlan) -> None:
+        plan = read.plan
+        if self._plans.get(plan.fingerprint) == plan:
+            self._sources.setdefault(plan.fingerprint, path)
+            return
         plans = dict(self._plans)
         source = self._sources.get(plan.fingerprint)
         if source is not None and (source == path or not source.exists()):
@@ -122,6 +106,4 @@ class PlanFiles:
         self.known = ServedPlans([*plans.values(), plan])
         self._plans = plans | {plan.fingerprint: plan}
         self._sources[plan.fingerprint] = path
-        self._stamps[path] = stamp
         self._warn_of_ends([plan])
-        return True

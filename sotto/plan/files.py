@@ -11,6 +11,7 @@ from typing import IO, NamedTuple
 from sotto.errors import ParameterError, PlanError
 from sotto.files import open_file
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.development import is_development
 
 _ENDINGS = (".json", ".yaml", ".yml")
 
@@ -109,23 +110,47 @@ class PlanFileFolder:
         self._path = path
         self._warn = warn
         self._warned: dict[Path, str] = {}
+        self._loaded: dict[Path, tuple[tuple[int, int, int], LoadedPlan]] = {}
 
-    def files(self) -> list[Path]:
+    def take(self, use: Callable[[Path, LoadedPlan], None]) -> None:
+        """Call ``use`` with each plan; one that it raises PlanError or ImportError for is left out.
+
+        Development plans, which are written beside the real ones, come last.
+        """
+        loaded = []
+        for path in self._files():
+            try:
+                loaded.append((path, self._load(path)))
+            except (ParameterError, UnicodeError, OSError, ImportError) as error:
+                self._leave_out(path, error)
+        for path, plan in sorted(loaded, key=lambda each: is_development(each[1].plan)):
+            try:
+                use(path, plan)
+            except (PlanError, ImportError) as error:
+                self._leave_out(path, error)
+            else:
+                self._warned.pop(path, None)
+
+    def _files(self) -> list[Path]:
         """Return the files, by name; none where the folder cannot be read now."""
         try:
             found = sorted(self._path.iterdir())
         except OSError as error:
-            self.leave_out(self._path, error.strerror)
+            self._leave_out(self._path, error.strerror)
             return []
-        self.accept(self._path)
+        self._warned.pop(self._path, None)
         return [path for path in found if path.suffix in _ENDINGS and not path.name.startswith(".")]
 
-    def leave_out(self, path: Path, why: object) -> None:
+    def _load(self, path: Path) -> LoadedPlan:
+        """Read a plan unless its file is as it was."""
+        found = os.stat(path)
+        stamp = found.st_ino, found.st_mtime_ns, found.st_size
+        if path not in self._loaded or self._loaded[path][0] != stamp:
+            self._loaded[path] = stamp, plan_of(path)
+        return self._loaded[path][1]
+
+    def _leave_out(self, path: Path, why: object) -> None:
         """Warn that a file is not used, unless the last warning said the same."""
         if self._warned.get(path) != str(why):
             self._warned[path] = str(why)
             self._warn(f"{path} is left out: {why}")
-
-    def accept(self, path: Path) -> None:
-        """Note that a file is used: what keeps it out later is warned of again."""
-        self._warned.pop(path, None)
