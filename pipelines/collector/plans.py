@@ -9,7 +9,7 @@ from pathlib import Path
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import LoadedPlan, PlanFileFolder, plan_of
+from sotto.plan.files import Plan, PlanFileFolder, plan_of
 from sotto.plan.registry import Registry
 
 
@@ -73,7 +73,7 @@ class PlanFiles:
         self._sources: dict[bytes, Path] = {}
         self.known: ServedPlans
         if files:
-            named = [plan_of(path).plan for path in files]
+            named = [plan_of(path).compiled for path in files]
             self.known = ServedPlans(named)
             self._plans = {plan.fingerprint: plan for plan in named}
             self._warn_of_ends(named)
@@ -92,8 +92,8 @@ class PlanFiles:
         if self._folder is not None:
             self._folder.take(self._take)
 
-    def _take(self, path: Path, read: LoadedPlan) -> None:
-        plan = read.plan
+    def _take(self, path: Path, read: Plan) -> None:
+        plan = read.compiled
         if self._plans.get(plan.fingerprint) == plan:
             self._sources.setdefault(plan.fingerprint, path)
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import BrokerError, PlanError
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import LoadedPlan, PlanFileFolder
+from sotto.plan.files import Plan, PlanFileFolder
 from sotto.plan.registry import Registry
 
 
@@ -43,8 +43,8 @@ class PlanFolder:
         """
         whole, strings = list(plans), dict(candidates)
 
-        def use(_: Path, read: LoadedPlan) -> None:
-            plan = read.plan
+        def use(_: Path, read: Plan) -> None:
+            plan = read.compiled
             self._check(plan, whole)
             whole.append(plan)
             strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **read.candidates}

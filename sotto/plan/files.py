@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from sotto.errors import ParameterError, PlanError
 from sotto.files import open_file
@@ -16,15 +17,23 @@ from sotto.plan.development import is_development
 _ENDINGS = (".json", ".yaml", ".yml")
 
 
-class LoadedPlan(NamedTuple):
-    """A plan, compiled; candidates by string metric; and why mechanisms were chosen, by metric."""
+@dataclass(frozen=True)
+class Plan:
+    """A plan that can be honoured."""
 
-    plan: CompiledPlan
-    candidates: dict[str, tuple[str, ...]]
-    chosen: dict[str, str]
+    compiled: CompiledPlan
+    #: Strings that the reports of each string metric that names a file of them are tested for. No
+    #: part of the compiled plan: devices do not need them.
+    candidates: Mapping[str, tuple[str, ...]]
+    #: Reasons for the mechanism of each metric that left it open.
+    chosen: Mapping[str, str]
+
+    def compile(self) -> CompiledPlan:
+        """Return the plan as devices and aggregators read it."""
+        return self.compiled
 
 
-def plan_of(path: Path) -> LoadedPlan:
+def plan_of(path: Path) -> Plan:
     """Read a plan: a compiled one if the file's name ends in ``.json``.
 
     Raises PlanError if it is none, OSError if the file cannot be read.
@@ -32,20 +41,21 @@ def plan_of(path: Path) -> LoadedPlan:
     if path.is_dir():
         raise PlanError(f"{path} must be a plan's file; got a folder, which --plans takes")
     if path.suffix == ".json":
-        return LoadedPlan(CompiledPlan.from_file(path), {}, {})
+        return Plan(CompiledPlan.from_file(path), {}, {})
     # A compiled plan is read without pydantic.
     from sotto.plan.compile import load_plan
 
-    plan = load_plan(path)
-    return LoadedPlan(plan.compile(), dict(plan.candidates), dict(plan.chosen))
+    return load_plan(path)
 
 
 def plans_of(
     paths: Sequence[Path],
-) -> tuple[list[CompiledPlan], dict[bytes, dict[str, tuple[str, ...]]]]:
+) -> tuple[list[CompiledPlan], dict[bytes, Mapping[str, tuple[str, ...]]]]:
     """Return the plans of files; candidates by fingerprint and string metric."""
     read = [plan_of(path) for path in paths]
-    return [each.plan for each in read], {each.plan.fingerprint: each.candidates for each in read}
+    return [each.compiled for each in read], {
+        each.compiled.fingerprint: each.candidates for each in read
+    }
 
 
 def checked_output(path: Path) -> Path:
@@ -110,9 +120,9 @@ class PlanFileFolder:
         self._path = path
         self._warn = warn
         self._warned: dict[Path, str] = {}
-        self._loaded: dict[Path, tuple[tuple[int, int, int], LoadedPlan]] = {}
+        self._loaded: dict[Path, tuple[tuple[int, int, int], Plan]] = {}
 
-    def take(self, use: Callable[[Path, LoadedPlan], None]) -> None:
+    def take(self, use: Callable[[Path, Plan], None]) -> None:
         """Call ``use`` with each plan; one that it raises PlanError or ImportError for is left out.
 
         Development plans, which are written beside the real ones, come last.
@@ -123,7 +133,7 @@ class PlanFileFolder:
                 loaded.append((path, self._load(path)))
             except (ParameterError, UnicodeError, OSError, ImportError) as error:
                 self._leave_out(path, error)
-        for path, plan in sorted(loaded, key=lambda each: is_development(each[1].plan)):
+        for path, plan in sorted(loaded, key=lambda each: is_development(each[1].compiled)):
             try:
                 use(path, plan)
             except (PlanError, ImportError) as error:
@@ -141,7 +151,7 @@ class PlanFileFolder:
         self._warned.pop(self._path, None)
         return [path for path in found if path.suffix in _ENDINGS and not path.name.startswith(".")]
 
-    def _load(self, path: Path) -> LoadedPlan:
+    def _load(self, path: Path) -> Plan:
         """Read a plan unless its file is as it was."""
         found = os.stat(path)
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
