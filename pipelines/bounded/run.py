@@ -141,7 +141,7 @@ def aggregate(
     checkpoint: Checkpoint = lambda step: None,
     *,
     candidates: Candidates | None = None,
-    publish: Publish | None = None,
+    publish: Sequence[Publish] = (),
     runner: Runner = EMBEDDED,
     elsewhere: str | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -160,7 +160,7 @@ def aggregate(
     default as :func:`reports_that_fit` says. ``progress``: called before the first run and after
     each with how much is taken, and how much will be. ``checkpoint``: called after every step of a
     commit; tests stop the process there. ``candidates``: strings to look for, by plan fingerprint
-    and metric; kept like plans. ``publish``: publishes what is committed:
+    and metric; kept like plans. ``publish``: each publishes what is committed:
     :class:`~pipelines.sinks.kafka.EstimatesTopic`, :class:`~pipelines.sinks.kafka.QuarantineTopic`.
     ``runner``: of the jobs: the embedded one, or that of any options of Beam's. ``elsewhere``:
     folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it under
@@ -233,7 +233,7 @@ def opened(
     candidates: Candidates | None,
     database: str | URL | None,
     checkpoint: Checkpoint,
-    publish: Publish | None = None,
+    publish: Sequence[Publish] = (),
     runner: Runner = EMBEDDED,
     elsewhere: str | None = None,
     wait: float = 0.0,

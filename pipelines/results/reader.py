@@ -144,7 +144,7 @@ class ResultsReader:
         kept: int = _KEPT,
     ) -> None:
         self._database = ReadOnlyDatabase(url, kept=kept)
-        #: Of a transaction that several methods share.
+        #: A transaction that several methods share.
         self._shared: sql.Connection | None = None
         #: The database's file, of SQLite.
         self.file = self._database.file
