@@ -22,7 +22,8 @@ from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results
 from pipelines.web.rendering import write_static_file
 from sotto.errors import ParameterError
-from sotto.plan.compile import Plan, load_plan
+from sotto.plan.compile import load_plan
+from sotto.plan.compiled import Plan
 from sotto_cli.simulation.devices import Played
 from sotto_cli.simulation.playback import Replay, write_audit
 from sotto_cli.simulation.table import Columns, Recordings, read_recordings

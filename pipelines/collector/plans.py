@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import Plan, PlanFileFolder, plan_of
+from sotto.plan.compiled import CompiledPlan, Plan
+from sotto.plan.files import PlanFileFolder, plan_of
 from sotto.plan.registry import Registry
 
 

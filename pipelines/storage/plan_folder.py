@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import BrokerError, PlanError
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.files import Plan, PlanFileFolder
+from sotto.plan.compiled import CompiledPlan, Plan
+from sotto.plan.files import PlanFileFolder
 from sotto.plan.registry import Registry
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
 from sotto.plan.choice import Asked, Choice, choose, spec_of
-from sotto.plan.compiled import FORMAT, CompiledPlan, check
+from sotto.plan.compiled import FORMAT, CompiledPlan, Plan, check
 from sotto.plan.document import LevelFile, MetricFile, NumberFile, PlanFile, StringFile, read_plan
 from sotto.plan.fields import in_json
-from sotto.plan.files import Plan as Plan
 from sotto.plan.metric import Parameter
 from sotto.plan.segments import Experiment, attributes_of, cells
 

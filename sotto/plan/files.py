@@ -5,32 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from sotto.errors import ParameterError, PlanError
 from sotto.files import open_file
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, Plan
 from sotto.plan.development import is_development
 
 _ENDINGS = (".json", ".yaml", ".yml")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A plan that can be honoured."""
-
-    compiled: CompiledPlan
-    #: Strings that the reports of each string metric that names a file of them are tested for. No
-    #: part of the compiled plan: devices do not need them.
-    candidates: Mapping[str, tuple[str, ...]]
-    #: Reasons for the mechanism of each metric that left it open.
-    chosen: Mapping[str, str]
-
-    def compile(self) -> CompiledPlan:
-        """Return the plan as devices and aggregators read it."""
-        return self.compiled
 
 
 def plan_of(path: Path) -> Plan:
