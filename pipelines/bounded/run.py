@@ -35,7 +35,7 @@ from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
 from sotto.clocks import minute, now_ms
 from sotto.columns import time_text
-from sotto.errors import AggregationError, BrokerError, FormatError
+from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 
 #: Numbers of glibc's ``malloc.h``.
@@ -184,6 +184,8 @@ def aggregate(
         max_reports = reports_that_fit()
     if max_reports < 1:
         raise AggregationError(f"max_reports {max_reports} must be at least 1")
+    if callable(publish):
+        raise ParameterError("publish must be a list of topics to publish to; got one topic alone")
     source = source_of(log)
     registry, _ = StateDirectory(state_dir).plans.with_given(plans, {})
     registry.require_signatures()
