@@ -90,13 +90,10 @@ class PlanFiles:
     def reload(self) -> None:
         """Take what is new in the folder."""
         if self._folder is not None:
-            self._folder.take(self._take)
+            self._folder.take(self._take, changed_only=True)
 
     def _take(self, path: Path, read: Plan) -> None:
         plan = read.compiled
-        if self._plans.get(plan.fingerprint) == plan:
-            self._sources.setdefault(plan.fingerprint, path)
-            return
         plans = dict(self._plans)
         source = self._sources.get(plan.fingerprint)
         if source is not None and (source == path or not source.exists()):

@@ -103,25 +103,31 @@ class PlanFileFolder:
         self._path = path
         self._warn = warn
         self._warned: dict[Path, str] = {}
-        self._loaded: dict[Path, tuple[tuple[int, int, int], Plan]] = {}
+        #: The stamp of each file when its plan was last used.
+        self._used: dict[Path, tuple[int, int, int]] = {}
 
-    def take(self, use: Callable[[Path, Plan], None]) -> None:
+    def take(self, use: Callable[[Path, Plan], None], *, changed_only: bool = False) -> None:
         """Call ``use`` with each plan; one that it raises PlanError or ImportError for is left out.
 
-        Development plans, which are written beside the real ones, come last.
+        Development plans, which are written beside the real ones, come last. ``changed_only``: not
+        with files that are as they were when they were last used. Candidates are in files of their
+        own, which may have changed meanwhile.
         """
         loaded = []
         for path in self._files():
             try:
-                loaded.append((path, self._load(path)))
+                stamp = _stamp(path)
+                if not (changed_only and self._used.get(path) == stamp):
+                    loaded.append((path, stamp, plan_of(path)))
             except (ParameterError, UnicodeError, OSError, ImportError) as error:
                 self._leave_out(path, error)
-        for path, plan in sorted(loaded, key=lambda each: is_development(each[1].compiled)):
+        for path, stamp, plan in sorted(loaded, key=lambda each: is_development(each[2].compiled)):
             try:
                 use(path, plan)
             except (PlanError, ImportError) as error:
                 self._leave_out(path, error)
             else:
+                self._used[path] = stamp
                 self._warned.pop(path, None)
 
     def _files(self) -> list[Path]:
@@ -134,16 +140,14 @@ class PlanFileFolder:
         self._warned.pop(self._path, None)
         return [path for path in found if path.suffix in _ENDINGS and not path.name.startswith(".")]
 
-    def _load(self, path: Path) -> Plan:
-        """Read a plan unless its file is as it was."""
-        found = os.stat(path)
-        stamp = found.st_ino, found.st_mtime_ns, found.st_size
-        if path not in self._loaded or self._loaded[path][0] != stamp:
-            self._loaded[path] = stamp, plan_of(path)
-        return self._loaded[path][1]
-
     def _leave_out(self, path: Path, why: object) -> None:
         """Warn that a file is not used, unless the last warning said the same."""
         if self._warned.get(path) != str(why):
             self._warned[path] = str(why)
             self._warn(f"{path} is left out: {why}")
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes whenever a file is written or replaced."""
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size
