@@ -84,7 +84,10 @@ class WatchedPublisher(DevicePublisher):
 
 
 class WatchedFleet(Fleet):
-    """Plays aircraft back through a network, of which it works on a copy, and watches them."""
+    """Plays aircraft back through a network, of which it works on a copy, and watches them.
+
+    Chains of constant metrics, of top items and of measures are not of one row: plans have none.
+    """
 
     def __init__(self, plan: CompiledPlan, *more: Any, network: FaultyNetwork) -> None:
         # Mechanisms are watched in a plan of their own: the caller's stays as it is.
