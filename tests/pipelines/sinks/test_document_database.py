@@ -164,6 +164,6 @@ def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
         written(connection, documents)
 
     monkeypatch.setattr(written_rows, "write_documents", write)
-    documents = [parse(*each) for each in (window(1), window(1, start=10))]
-    assert database.write(documents) == Applied(written=1, refused=1)
-    assert [row["window_start"] for row in projected(url)["windows"]] == [0]
+    documents = [parse(*window(1, start=start)) for start in (0, 10, 20)]
+    assert database.write(documents) == Applied(written=2, refused=1)
+    assert [row["window_start"] for row in projected(url)["windows"]] == [0, 20]
