@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 
 import pytest
@@ -66,8 +66,11 @@ def test_the_rows_that_stayed_are_named(tmp_path):
 def test_a_network_carries_the_messages_of_each_process(tmp_path):
     found = read(tmp_path / "t.csv", COLOURS, table(5, 20), COLUMNS)
     played = Replay(tmp_path / "log", processes=2, fleet=LATE).run(COLOURS, found)
-    bodies = Counter(body for _, body in messages(tmp_path / "log"))
-    assert set(bodies.values()) == {2}
-    assert played.messages == 2 * len(bodies)
+    times = defaultdict(list)
+    for append, body in messages(tmp_path / "log"):
+        times[body].append(append)
+    assert {max(each) - min(each) for each in times.values()} == {HOUR}
+    assert {len(each) for each in times.values()} == {2}
+    assert played.messages == 2 * len(times)
     assert len(played.networks) == 2
     assert {kept.row for kept in played.kept if kept.metric == "colour"} >= {0, 20, 40, 60, 80}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sql
@@ -152,6 +154,24 @@ def test_those_who_read_learn_of_every_change(feed, url):
     assert stamp() == first
     feed.give(window(2))
     assert stamp() != first
+
+
+def test_workers_of_a_pipeline_compare_revisions_one_after_the_other(database, url, monkeypatch):
+    file = url.removeprefix("sqlite:///")
+    compared: list[Document] = []
+    newer = written_rows.newer
+
+    def watched(connection: sql.Connection, documents: Sequence[Document]) -> list[Document]:
+        refused = pytest.raises(sqlite3.OperationalError, match="locked")
+        with closing(sqlite3.connect(file, timeout=0)) as other, refused:
+            other.execute("BEGIN IMMEDIATE")
+        compared.extend(documents)
+        return newer(connection, documents)
+
+    monkeypatch.setattr(written_rows, "newer", watched)
+    for revision in (1, 2):
+        database.write([parse(*window(revision))])
+    assert len(compared) == 2
 
 
 def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
