@@ -66,6 +66,8 @@ from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipelines.bounded.run import RunResult
     from pipelines.sinks.kafka import Publish
     from pipelines.sources.base import BoundedSource
@@ -181,13 +183,13 @@ def _source(args: argparse.Namespace) -> BoundedSource:
     return KafkaTopics(options.broker_of(args), topics, args.accept_loss)
 
 
-def _publish(args: argparse.Namespace) -> Publish | None:
+def _publish(args: argparse.Namespace) -> Sequence[Publish]:
     """Return the topics to publish to, if any is named."""
     if args.publish is None and args.publish_quarantine is None:
         if args.publish_broker is not None:
             raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
-        return None
-    from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic, Several
+        return ()
+    from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic
     from sotto.kafka.topics import SinkTopic
 
     args.broker = args.publish_broker or args.broker
@@ -195,4 +197,4 @@ def _publish(args: argparse.Namespace) -> Publish | None:
         raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
     broker = options.broker_of(args)
     kinds = ((args.publish, EstimatesTopic), (args.publish_quarantine, QuarantineTopic))
-    return Several([kind(broker, SinkTopic.parse(name)) for name, kind in kinds if name])
+    return [kind(broker, SinkTopic.parse(name)) for name, kind in kinds if name]

@@ -79,6 +79,6 @@ def run(args: argparse.Namespace) -> int:
     elif args.epsilon or args.mechanism:
         raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
     else:
-        found = audit_plan(plan_of(args.plan).plan, how, show, DeviceSampler)
+        found = audit_plan(plan_of(args.plan).compiled, how, show, DeviceSampler)
     print(json.dumps(found.document, indent=1) if args.format == "json" else "\n".join(found.text))
     return ExitStatus.found(found.failed)

@@ -106,8 +106,9 @@ def run(args: argparse.Namespace) -> None:
     else:
         if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
             raise ParameterError("a plan has its own types, ladders, ceilings and period")
-        plan, candidates, _ = plan_of(args.plan)
-        asked = asked_of_plan(plan, candidates, supposed, args.metric)
+        read = plan_of(args.plan)
+        plan = read.compiled
+        asked = asked_of_plan(plan, read.candidates, supposed, args.metric)
         arms = arms or (plan.experiment and len(plan.experiment.arms))
     if args.plot is not None and len(asked.questions) > 1:
         raise ParameterError("--plot is of one metric: name it with --metric")

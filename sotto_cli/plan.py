@@ -103,16 +103,16 @@ def _check(args: argparse.Namespace) -> int:
     """Refuse a plan that cannot be honoured; otherwise print what it means."""
     from sotto.design.description import description
 
-    plan, _, chosen = plan_of(args.plan)
-    print("\n".join(description(plan, chosen)), flush=True)
-    return _warned(plan, args)
+    plan = plan_of(args.plan)
+    print("\n".join(description(plan.compiled, plan.chosen)), flush=True)
+    return _warned(plan.compiled, args)
 
 
 def _compile(args: argparse.Namespace) -> int:
     """Compile a plan to canonical JSON and print its fingerprint."""
     from sotto.plan.development import development_plan
 
-    plan = plan_of(args.plan).plan
+    plan = plan_of(args.plan).compiled
     _refuse_ended(plan)
     compiled = development_plan(plan) if args.development else plan
     output = args.output or args.plan.with_suffix(".dev.json" if args.development else ".json")
@@ -159,7 +159,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
 
 def _fingerprint(args: argparse.Namespace) -> None:
     """Print what names the plan on the wire, for Client(..., expect=...)."""
-    plan = plan_of(args.plan).plan
+    plan = plan_of(args.plan).compiled
     print(plan.digest.hex() if args.document else plan.fingerprint_hex)
 
 
@@ -194,7 +194,7 @@ def _write_beside(plan: Path, output: str | Path, data: bytes) -> None:
 
 def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> None:
     """Write what is made of a plan, and print the fingerprint if that goes to a file."""
-    plan = plan_of(args.plan).plan
+    plan = plan_of(args.plan).compiled
     _write_beside(args.plan, args.output or "-", made(plan))
     if args.output not in (None, "-"):
         print(plan.fingerprint_hex)
@@ -206,7 +206,7 @@ def _disclose(args: argparse.Namespace) -> None:
     plan does not say, such as a legal basis, is left to be filled in."""
     from sotto.disclosure.forms import disclosure, gaps
 
-    plan = plan_of(args.plan).plan
+    plan = plan_of(args.plan).compiled
     _write_beside(args.plan, args.output or "-", disclosure(plan, args.format))
     for line in gaps(plan, args.format):
         options.warn(line)

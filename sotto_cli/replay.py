@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     from sotto_cli.simulation.table import Columns, read_recordings
 
     started, target = time.perf_counter(), _target(args)
-    plan = plan_of(args.plan).plan
+    plan = plan_of(args.plan).compiled
     named = dict(args.map), args.null, args.time_unit, dict(args.segment)
     columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)

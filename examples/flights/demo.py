@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +22,8 @@ from pipelines.results.tables import ESTIMATES
 from pipelines.sinks.sql import Results
 from pipelines.web.rendering import write_static_file
 from sotto.errors import ParameterError
-from sotto.plan.compile import Plan, load_plan
+from sotto.plan.compile import load_plan
+from sotto.plan.compiled import Plan
 from sotto_cli.simulation.devices import Played
 from sotto_cli.simulation.playback import Replay, write_audit
 from sotto_cli.simulation.table import Recordings
@@ -33,6 +35,7 @@ from .faults import FaultyNetwork, Misbehaviour, Target, damage
 from .findings import Comparison, Coverage, Findings, MeasuredWeeks, Release, WindowSeries
 from .report import write_report
 from .truth import DAY, Truth
+from .watched import WatchedFleet, WatchedPlay
 from .weeks import measure
 from .witness import Opinion, equal_windows, form_opinion
 
@@ -126,15 +129,16 @@ def replay(demo: Demo, inputs: Inputs) -> Replayed:
     """Play all aircraft back through a network that is not to be trusted."""
     plan = inputs.plan.compile()
     network = FaultyNetwork(Target(plan, plan.metric("carrier")), periods=frozenset([MISBEHAVIOUR]))
-    job = Replay(demo.log, processes=demo.processes, network=network, witness=True)
+    fleet = partial(WatchedFleet, network=network)
+    job = Replay(demo.log, processes=demo.processes, fleet=fleet)
     with tqdm(total=len(inputs.recordings), unit=" flights", desc="  replay") as bar:
-        played = job.run(plan, inputs.recordings, bar.update)
-    networks = cast(Sequence[FaultyNetwork], played.networks)
-    planted = sum((each.planted for each in networks), Counter[str]())
-    misbehaved = [case for each in networks for case in each.misbehaved]
+        played = cast(WatchedPlay, job.run(plan, inputs.recordings, bar.update))
+    planted = sum((each.planted for each in played.networks), Counter[str]())
+    misbehaved = [case for each in played.networks for case in each.misbehaved]
     planted["corrupt_log"] = damage(demo.log)
     write_audit(demo.out / "devices.csv", played.audit)
-    truth = Truth.of_replay(plan, inputs.flights, played.kept, played.audit, misbehaved)
+    kept = sorted(played.kept, key=lambda each: (each.device, each.row))
+    truth = Truth.of_replay(plan, inputs.flights, kept, played.audit, misbehaved)
     return Replayed(played, planted, misbehaved, truth)
 
 

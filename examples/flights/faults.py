@@ -1,6 +1,6 @@
 """Faults that networks and attackers plant between the aircraft and the log.
 
-A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages twice,
+A :class:`FaultyNetwork` stands between devices and log. It sends messages twice,
 holds some back until stronger levels have overtaken them, adds bytes that no device sent, and makes
 two aircraft misbehave. Its faults are chosen so that it can be said afterwards exactly which
 reports must count: none but those of the misbehaving aircraft in the weeks in question drop out. So

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sotto.plan.compiled import CompiledPlan
-from sotto_cli.simulation.devices import AuditLine, KeptValues
+from sotto_cli.simulation.devices import AuditLine
 
 from .data import Flights
 from .faults import Misbehaviour
+from .watched import KeptValues
 
 DAY = 86_400_000
 

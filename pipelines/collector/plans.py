@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.development import is_development
+from sotto.plan.compiled import CompiledPlan, Plan
 from sotto.plan.files import PlanFileFolder, plan_of
 from sotto.plan.registry import Registry
 
@@ -70,13 +68,12 @@ class PlanFiles:
     ) -> None:
         self._warn = warn
         self._folder = None if folder is None else PlanFileFolder(folder, warn)
-        self._stamps: dict[Path, tuple[int, int, int]] = {}
         self._plans: dict[bytes, CompiledPlan] = {}
         #: Files of the folder, by fingerprint.
         self._sources: dict[bytes, Path] = {}
         self.known: ServedPlans
         if files:
-            named = [plan_of(path).plan for path in files]
+            named = [plan_of(path).compiled for path in files]
             self.known = ServedPlans(named)
             self._plans = {plan.fingerprint: plan for plan in named}
             self._warn_of_ends(named)
@@ -91,28 +88,12 @@ class PlanFiles:
             self._warn(ending)
 
     def reload(self) -> None:
-        """Read what is new in the folder."""
-        if self._folder is None:
-            return
-        files = self._folder.files()
-        # A development plan, which is written beside the real one, never takes its place.
-        for development in (False, True):
-            for path in files:
-                try:
-                    if self._read(path, development=development):
-                        self._folder.accept(path)
-                except (PlanError, ParameterError, OSError, UnicodeError) as error:
-                    self._folder.leave_out(path, error)
+        """Take what is new in the folder."""
+        if self._folder is not None:
+            self._folder.take(self._take, changed_only=True)
 
-    def _read(self, path: Path, *, development: bool) -> bool:
-        """Read a plan of that kind unless it is as it was; return whether it was read."""
-        found = os.stat(path)
-        stamp = found.st_ino, found.st_mtime_ns, found.st_size
-        if self._stamps.get(path) == stamp:
-            return False
-        plan = plan_of(path).plan
-        if is_development(plan) is not development:
-            return False
+    def _take(self, path: Path, read: Plan) -> None:
+        plan = read.compiled
         plans = dict(self._plans)
         source = self._sources.get(plan.fingerprint)
         if source is not None and (source == path or not source.exists()):
@@ -122,6 +103,4 @@ class PlanFiles:
         self.known = ServedPlans([*plans.values(), plan])
         self._plans = plans | {plan.fingerprint: plan}
         self._sources[plan.fingerprint] = path
-        self._stamps[path] = stamp
         self._warn_of_ends([plan])
-        return True

@@ -22,7 +22,6 @@ from pipelines.aggregation.quarantine import KIND, unpack
 from pipelines.bounded.driver import Driver
 from pipelines.bounded.run import opened
 from pipelines.maintenance.remembered import note
-from pipelines.sinks.kafka import Publish
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
@@ -84,13 +83,12 @@ def forget(
     database: str | URL | None = None,
     checkpoint: Checkpoint = lambda step: None,
     *,
-    publish: Publish | None = None,
     wait: float = 0.0,
     clock: Callable[[], int] = now_ms,
 ) -> int:
     """Forget pseudonyms, each 32 hexadecimal digits; return the generation that has.
 
-    ``database``, ``publish``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
+    ``database``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
     wait for a run that holds the directory. ``clock``: returns the current time, ms, since what is
     counted may be far behind the device of a pseudonym. A pseudonym that has been forgotten already
     is left as it is.
@@ -100,7 +98,7 @@ def forget(
     """
     names = check_pseudonyms(list(pseudonyms))
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.
-    with opened(state_dir, (), None, database, checkpoint, publish, wait=wait) as (driver, _):
+    with opened(state_dir, (), None, database, checkpoint, wait=wait) as (driver, _):
         if (interrupted := driver.own_interrupted("forget")) is not None:
             driver.commit(interrupted, None)
         manifest = driver.manifest

@@ -117,21 +117,6 @@ class Page(NamedTuple):
     next: tuple[str | int, ...] | None
 
 
-class _Shared:
-    """A transaction of a database that several reads share."""
-
-    file = None
-    size = None
-
-    def __init__(self, connection: sql.Connection) -> None:
-        self._connection = connection
-
-    def read(self, query: Callable[[sql.Connection], T]) -> T:
-        return query(self._connection)
-
-    def close(self) -> None: ...
-
-
 class ResultsReader:
     """Reads a database of results; every method in one read-only transaction.
 
@@ -158,7 +143,9 @@ class ResultsReader:
         plans: Sequence[CompiledPlan] = (),
         kept: int = _KEPT,
     ) -> None:
-        self._database: ReadOnlyDatabase | _Shared = ReadOnlyDatabase(url, kept=kept)
+        self._database = ReadOnlyDatabase(url, kept=kept)
+        #: A transaction that several methods share.
+        self._shared: sql.Connection | None = None
         #: The database's file, of SQLite.
         self.file = self._database.file
         self._state = None if state is None else Path(state)
@@ -187,10 +174,13 @@ class ResultsReader:
 
         def read(connection: sql.Connection) -> T:
             reader = copy(self)
-            reader._database = _Shared(connection)
+            reader._shared = connection
             return use(reader)
 
-        return self._database.read(read)
+        return self._read(read)
+
+    def _read(self, query: Callable[[sql.Connection], T]) -> T:
+        return self._database.read(query) if self._shared is None else query(self._shared)
 
     @property
     def size(self) -> int | None:
@@ -200,7 +190,7 @@ class ResultsReader:
     def revision(self) -> str:
         """Return a short text that changes whenever the results do; it costs one small query."""
         query = sql.select(META).order_by(*META.primary_key)
-        rows = self._database.read(lambda connection: connection.execute(query).all())
+        rows = self._read(lambda connection: connection.execute(query).all())
         return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()[:16]
 
     def metrics(self, chosen: Chosen = Chosen()) -> list[MetricRecord]:
@@ -348,7 +338,7 @@ class ResultsReader:
             ]
             return _asked(connection, _START, wanted, query)
 
-        return self._database.read(read)
+        return self._read(read)
 
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return each figure's estimates in its own window and those before, of all reports.
@@ -373,7 +363,7 @@ class ResultsReader:
             order = (columns[name] for name in VIEW_ESTIMATES.order)
             return found.where(columns.window_end > given.c.since).order_by(*order)
 
-        rows = self._database.read(lambda connection: _asked(connection, _COURSE, wanted, query))
+        rows = self._read(lambda connection: _asked(connection, _COURSE, wanted, query))
         return list(_records(EstimateRecord, VIEW_ESTIMATES, rows))
 
     def latest(self, collector: str, most: int) -> tuple[list[EstimateRecord], int]:
@@ -394,7 +384,7 @@ class ResultsReader:
             number = int(connection.execute(counted).scalar_one())
             return list(_records(EstimateRecord, VIEW_ESTIMATES, rows)), number - len(rows)
 
-        return self._database.read(read)
+        return self._read(read)
 
     def offsets(self) -> dict[tuple[str, int], int]:
         """Return the offset that a sink reads next, by topic and partition."""
@@ -403,13 +393,13 @@ class ResultsReader:
             rows = connection.execute(sql.select(OFFSETS))
             return {(row.topic, row.partition): row.next for row in rows}
 
-        return self._database.read(read)
+        return self._read(read)
 
     def reports(self) -> int:
         """Return how many reports count, over all windows."""
         total = sql.func.coalesce(sql.func.sum(WINDOWS.c.n), 0)
         query = sql.select(total).where(WINDOWS.c.segment == "")
-        return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
+        return int(self._read(lambda connection: connection.execute(query).scalar_one()))
 
     def alarms(self, chosen: Chosen = Chosen()) -> list[Alarm]:
         """Return windows whose reports are not those of honest devices, by metric and time."""
@@ -433,7 +423,7 @@ class ResultsReader:
 
     def health(self) -> list[Health]:
         """Return how the results and their jobs are: one record a collector."""
-        return self._database.read(self._health)
+        return self._read(self._health)
 
     def page(
         self,
@@ -462,7 +452,7 @@ class ResultsReader:
             query = query.where(sql.tuple_(*order) > sql.tuple_(*map(sql.literal, after)))
         if limit is not None:
             query = query.limit(limit + 1)
-        found = self._database.read(lambda connection: connection.execute(query).all())
+        found = self._read(lambda connection: connection.execute(query).all())
         width = len(view.columns)
         more = limit is not None and len(found) > limit
         rows = [tuple(row)[:width] for row in found[:limit]]
@@ -489,7 +479,7 @@ class ResultsReader:
             )
             for view in views
         ]
-        return self._database.read(read)
+        return self._read(read)
 
     def _records(self, kind: type[_Record], view: View, chosen: Chosen) -> list[_Record]:
         return list(_records(kind, view, self.page(view, chosen).rows))

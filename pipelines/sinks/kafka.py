@@ -54,23 +54,6 @@ _LOGGER = logging.getLogger(__name__)
 Publish: TypeAlias = Callable[[CommittedGeneration], None]
 
 
-@dataclass(frozen=True)
-class Several:
-    """Publishes to several topics, to each whether or not the others fail."""
-
-    ways: Sequence[Publish]
-
-    def __call__(self, generation: CommittedGeneration) -> None:
-        failed = []
-        for way in self.ways:
-            try:
-                way(generation)
-            except BrokerError as error:
-                failed.append(str(error))
-        if failed:
-            raise BrokerError("; ".join(failed))
-
-
 @dataclass
 class _Published:
     """A topic to which state directories are published; its name must be that of its kind."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -210,44 +210,49 @@ class SqlSink(Database, Sink):
                 return jobs.offsets(connection, topic, id, replace)
 
     def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
-        """Write documents, and how far their topic is read, in one transaction."""
+        """Write documents, and how far their topic is read, in one transaction.
 
+        They are written one by one if the database refuses values.
+        """
         if progress is None:
             with _mapped("the database cannot be used"):
                 self.prepare()
-
-        def begin(connection: sql.Connection) -> None:
-            # First of all, since this takes the lock of a SQLite file.
-            if progress is None:
-                jobs.lock_for(connection, self._job)
-            else:
-                for part in progress.read:
-                    jobs.advance(connection, progress.topic, progress.id, part)
-
-        source = jobs.source_of(self._job) if progress is None else progress.topic
-        return self._write(begin, source, documents, progress is not None and progress.replace)
-
-    def _write(
-        self,
-        begin: Callable[[sql.Connection], None],
-        source: str,
-        documents: Sequence[Document],
-        replace: bool,
-    ) -> Applied:
-        """Write documents in one transaction; one by one if the database refuses values."""
         with _mapped("documents could not be written"):
             for singly in (False, True):
                 try:
                     with self.engine.begin() as connection:
-                        begin(connection)
-                        ours, others = jobs.of_current_jobs(connection, source, documents, replace)
-                        written, refused = _write_newer(connection, ours, singly=singly)
-                        stale = len(documents) - others - written - refused
-                        return Applied(written, stale, others, refused)
+                        return self._write(connection, documents, progress, singly)
                 except DBAPIError as error:
                     if singly or not _unstorable(error):
                         raise
         raise AssertionError("unreachable")
+
+    def _write(
+        self,
+        connection: sql.Connection,
+        documents: Sequence[Document],
+        progress: ReadTopic | None,
+        singly: bool,
+    ) -> Applied:
+        # Locks come first of all, since they take that of a SQLite file.
+        if progress is None:
+            jobs.lock_for(connection, self._job)
+            source, replace = jobs.source_of(self._job), False
+        else:
+            for part in progress.read:
+                jobs.advance(connection, progress.topic, progress.id, part)
+            source, replace = progress.topic, progress.replace
+        ours, others = jobs.of_current_jobs(connection, source, documents, replace)
+        fresh = rows.newer(connection, ours)
+        refused = 0
+        if singly:
+            refused = sum(not _stored(connection, each) for each in fresh)
+        elif fresh:
+            rows.write_documents(connection, fresh)
+        for collector, number in Counter(each.collector_name for each in fresh).items():
+            rows.mark_changed(connection, collector, number)
+        stale = len(documents) - others - len(fresh)
+        return Applied(len(fresh) - refused, stale, others, refused)
 
 
 @contextmanager
@@ -287,21 +292,6 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
         raise AggregationError(f"the database is not behind generation {projection.generation}")
     whose = {"collector": projection.collector, "state": projection.state}
     connection.execute(sql.insert(tables.META).values(**whose, **now))
-
-
-def _write_newer(
-    connection: sql.Connection, documents: Sequence[Document], *, singly: bool
-) -> tuple[int, int]:
-    """Write what is newer than the results; return how many were written and refused."""
-    fresh = rows.newer(connection, documents)
-    refused = 0
-    if singly:
-        refused = sum(not _stored(connection, each) for each in fresh)
-    elif fresh:
-        rows.write_documents(connection, fresh)
-    for collector, number in Counter(each.collector_name for each in fresh).items():
-        rows.mark_changed(connection, collector, number)
-    return len(fresh) - refused, refused
 
 
 def _stored(connection: sql.Connection, document: Document) -> bool:

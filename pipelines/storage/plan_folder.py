@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import BrokerError, PlanError
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.development import is_development
-from sotto.plan.files import PlanFileFolder, plan_of
+from sotto.plan.compiled import CompiledPlan, Plan
+from sotto.plan.files import PlanFileFolder
 from sotto.plan.registry import Registry
 
 
@@ -43,37 +42,19 @@ class PlanFolder:
         source cannot be used, whatever the folder has.
         """
         whole, strings = list(plans), dict(candidates)
-        if self._folder is None:
-            return whole, strings
-        for path, plan, found in self._loaded(self._folder):
-            try:
-                self._check(plan, whole)
-            except (PlanError, ImportError, _UnsuitableError) as error:
-                self._folder.leave_out(path, error)
-                continue
-            self._folder.accept(path)
+
+        def use(_: Path, read: Plan) -> None:
+            plan = read.compiled
+            self._check(plan, whole)
             whole.append(plan)
-            strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **found}
+            strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **read.candidates}
+
+        if self._folder is not None:
+            self._folder.take(use)
         return whole, strings
 
-    def _loaded(
-        self, folder: PlanFileFolder
-    ) -> list[tuple[Path, CompiledPlan, Mapping[str, Sequence[str]]]]:
-        """Return the plans that can be read: development plans last, which are written beside the
-        real ones and are of another collector.
-        """
-        loaded = []
-        for path in folder.files():
-            try:
-                plan, found, _ = plan_of(path)
-            except (PlanError, UnicodeError, OSError, ImportError) as error:
-                folder.leave_out(path, error)
-                continue
-            loaded.append((path, plan, found))
-        return sorted(loaded, key=lambda each: is_development(each[1]))
-
     def _check(self, plan: CompiledPlan, before: Sequence[CompiledPlan]) -> None:
-        """Return if a plan can be used beside those before it."""
+        """Raise PlanError or ImportError unless a plan can be used beside those before it."""
         kept = self._stored.load_all()
         registry, _ = self._stored.with_given([*before, plan], {})
         registry.require_signatures()
@@ -85,8 +66,4 @@ class PlanFolder:
         except BrokerError as error:
             # The source may be out of reach: then the error is not about this plan.
             self._check_source(self._stored.with_given(before, {})[0])
-            raise _UnsuitableError(str(error)) from error
-
-
-class _UnsuitableError(Exception):
-    """The source cannot be used with a plan."""
+            raise PlanError(str(error)) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.planner.targets import Assumed
 from sotto.design.experiment import Effect, arm_users
-from sotto.design.metric import Design, Goal, Terms, design, in_panels
+from sotto.design.metric import Design, Goal, Terms, design, in_panel
 from sotto.design.questions import Question, affordable, question_of, question_of_metric
 from sotto.design.segments import in_segments
 from sotto.design.spending import DesignBudget, lifetime_of
@@ -169,7 +169,7 @@ def answers(
             answer = design(question, goal, users)
             arms = arm_users(question, effect) if effect else ()
             cut = in_segments(asked.plan, question, answer.users) if asked.plan else ()
-            traded = in_panels(answer, panels, terms) if panels else ()
+            traded = tuple(in_panel(answer, panel, terms) for panel in panels)
             found.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
         except ParameterError as error:
             if len(asked.questions) == 1:

@@ -257,8 +257,8 @@ def _of_type(question: Question, n: int) -> Iterator[Other]:
             yield Other(spec, precision.standard_error(n), 0.0, mechanism.payload_width)
 
 
-def in_panels(found: Design, panels: tuple[int, ...], terms: Terms) -> tuple[PanelDesign, ...]:
-    """Return what a design would be with other numbers of panels, for the same users.
+def in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
+    """Return what a design would be with another number of panels, for the same users.
 
     A device that answers in one budget period of each N loses 1/N as much a year. An estimate then
     has 1/N of the reports, each at the full epsilon: against an answer in every period its
@@ -279,14 +279,10 @@ def in_panels(found: Design, panels: tuple[int, ...], terms: Terms) -> tuple[Pan
     >>> from mechanisms.planner.targets import Assumed
     >>> asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
     >>> found = design(asked, Goal("error"), users=10**8)
-    >>> (row,) = in_panels(found, (52,), Terms(7 * 86_400_000, 2_000_000, None))
+    >>> row = in_panel(found, 52, Terms(7 * 86_400_000, 2_000_000, None))
     >>> [round(error * 10**4, 2) for error in (row.error, row.of_all, row.split)]
     [3.07, 4.71, 26.0]
     """
-    return tuple(_in_panel(found, panel, terms) for panel in panels)
-
-
-def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
     question, goal = found.question.in_panel(panel), found.goal
     precision = question.precision(question.sent - 1)
     n = question.reports(found.users)

@@ -9,37 +9,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
 from sotto.plan.choice import Asked, Choice, choose, spec_of
-from sotto.plan.compiled import FORMAT, CompiledPlan, check
+from sotto.plan.compiled import FORMAT, CompiledPlan, Plan, check
 from sotto.plan.document import LevelFile, MetricFile, NumberFile, PlanFile, StringFile, read_plan
 from sotto.plan.fields import in_json
 from sotto.plan.metric import Parameter
 from sotto.plan.segments import Experiment, attributes_of, cells
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A plan that can be honoured."""
-
-    compiled: CompiledPlan
-    #: Strings that the reports of each string metric that names a file of them are tested for. No
-    #: part of the compiled plan: devices do not need them.
-    candidates: Mapping[str, tuple[str, ...]]
-    #: Reasons for the mechanism of each metric that left it open.
-    chosen: Mapping[str, str]
-
-    def compile(self) -> CompiledPlan:
-        """Return the plan as devices and aggregators read it."""
-        return self.compiled
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:

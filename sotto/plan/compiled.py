@@ -320,6 +320,22 @@ class CompiledPlan:
         )
 
 
+@frozen
+class Plan:
+    """A plan that can be honoured."""
+
+    compiled: CompiledPlan
+    #: Strings that the reports of each string metric that names a file of them are tested for. No
+    #: part of the compiled plan: devices do not need them.
+    candidates: Mapping[str, tuple[str, ...]]
+    #: Reasons for the mechanism of each metric that left it open.
+    chosen: Mapping[str, str]
+
+    def compile(self) -> CompiledPlan:
+        """Return the plan as devices and aggregators read it."""
+        return self.compiled
+
+
 def read_without_mechanisms(data: bytes, name: str = "the plan") -> CompiledPlan:
     """Return the plan that bytes describe; errors are as of :meth:`CompiledPlan.from_json`.
 

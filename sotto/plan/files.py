@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from sotto.errors import ParameterError, PlanError
 from sotto.files import open_file
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, Plan
+from sotto.plan.development import is_development
 
 _ENDINGS = (".json", ".yaml", ".yml")
 
 
-class LoadedPlan(NamedTuple):
-    """A plan, compiled; candidates by string metric; and why mechanisms were chosen, by metric."""
-
-    plan: CompiledPlan
-    candidates: dict[str, tuple[str, ...]]
-    chosen: dict[str, str]
-
-
-def plan_of(path: Path) -> LoadedPlan:
+def plan_of(path: Path) -> Plan:
     """Read a plan: a compiled one if the file's name ends in ``.json``.
 
     Raises PlanError if it is none, OSError if the file cannot be read.
@@ -31,20 +24,21 @@ def plan_of(path: Path) -> LoadedPlan:
     if path.is_dir():
         raise PlanError(f"{path} must be a plan's file; got a folder, which --plans takes")
     if path.suffix == ".json":
-        return LoadedPlan(CompiledPlan.from_file(path), {}, {})
+        return Plan(CompiledPlan.from_file(path), {}, {})
     # A compiled plan is read without pydantic.
     from sotto.plan.compile import load_plan
 
-    plan = load_plan(path)
-    return LoadedPlan(plan.compile(), dict(plan.candidates), dict(plan.chosen))
+    return load_plan(path)
 
 
 def plans_of(
     paths: Sequence[Path],
-) -> tuple[list[CompiledPlan], dict[bytes, dict[str, tuple[str, ...]]]]:
+) -> tuple[list[CompiledPlan], dict[bytes, Mapping[str, tuple[str, ...]]]]:
     """Return the plans of files; candidates by fingerprint and string metric."""
     read = [plan_of(path) for path in paths]
-    return [each.plan for each in read], {each.plan.fingerprint: each.candidates for each in read}
+    return [each.compiled for each in read], {
+        each.compiled.fingerprint: each.candidates for each in read
+    }
 
 
 def checked_output(path: Path) -> Path:
@@ -109,23 +103,51 @@ class PlanFileFolder:
         self._path = path
         self._warn = warn
         self._warned: dict[Path, str] = {}
+        #: The stamp of each file when its plan was last used.
+        self._used: dict[Path, tuple[int, int, int]] = {}
 
-    def files(self) -> list[Path]:
+    def take(self, use: Callable[[Path, Plan], None], *, changed_only: bool = False) -> None:
+        """Call ``use`` with each plan; one that it raises PlanError or ImportError for is left out.
+
+        Development plans, which are written beside the real ones, come last. ``changed_only``: not
+        with files that are as they were when they were last used. Candidates are in files of their
+        own, which may have changed meanwhile.
+        """
+        loaded = []
+        for path in self._files():
+            try:
+                stamp = _stamp(path)
+                if not (changed_only and self._used.get(path) == stamp):
+                    loaded.append((path, stamp, plan_of(path)))
+            except (ParameterError, UnicodeError, OSError, ImportError) as error:
+                self._leave_out(path, error)
+        for path, stamp, plan in sorted(loaded, key=lambda each: is_development(each[2].compiled)):
+            try:
+                use(path, plan)
+            except (PlanError, ImportError) as error:
+                self._leave_out(path, error)
+            else:
+                self._used[path] = stamp
+                self._warned.pop(path, None)
+
+    def _files(self) -> list[Path]:
         """Return the files, by name; none where the folder cannot be read now."""
         try:
             found = sorted(self._path.iterdir())
         except OSError as error:
-            self.leave_out(self._path, error.strerror)
+            self._leave_out(self._path, error.strerror)
             return []
-        self.accept(self._path)
+        self._warned.pop(self._path, None)
         return [path for path in found if path.suffix in _ENDINGS and not path.name.startswith(".")]
 
-    def leave_out(self, path: Path, why: object) -> None:
+    def _leave_out(self, path: Path, why: object) -> None:
         """Warn that a file is not used, unless the last warning said the same."""
         if self._warned.get(path) != str(why):
             self._warned[path] = str(why)
             self._warn(f"{path} is left out: {why}")
 
-    def accept(self, path: Path) -> None:
-        """Note that a file is used: what keeps it out later is warned of again."""
-        self._warned.pop(path, None)
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes whenever a file is written or replaced."""
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size

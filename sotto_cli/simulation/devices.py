@@ -3,18 +3,17 @@
 A device lives through its own rows in time order. Between them it wakes to send, once in each
 slot of ``send_every``, whenever something is due, and after its last row its clock runs on until
 every level is delivered. A row is a use of the app and a wake is none, so that what a device
-measures follows from its rows. Its messages go through a :class:`Network` to the log.
+measures follows from its rows.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
 from mechanisms.digests import sha256
@@ -23,13 +22,10 @@ from mechanisms.sampling import uniform_below
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
-from sotto.wire.format import GROUP, HEADER, ROW, decode_message
-from sotto_cli.simulation.cells import Cell, Feed, feeds
+from sotto.wire.format import GROUP, HEADER, ROW
+from sotto_cli.simulation.cells import Cell, feeds
 from sotto_cli.simulation.device import Device
 from sotto_cli.simulation.table import Recordings
-
-if TYPE_CHECKING:
-    from mechanisms.base import Mechanism
 
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
@@ -39,22 +35,6 @@ _OVERHEAD = 160
 #: Settings of every device, whatever the environment says but for the three variables about
 #: privacy.
 SETTINGS = Settings(background=False)
-
-
-class Network(Protocol):
-    """The way between devices and log, for simulations that plant faults."""
-
-    def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
-        """Return what arrives of a message sent at ``sent`` (ms): append times and bytes."""
-        ...
-
-
-class Faithful:
-    """Delivers every message, once, when it is sent."""
-
-    def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
-        """Return the message as it is."""
-        return ((sent, message),)
 
 
 @dataclass(frozen=True)
@@ -68,20 +48,6 @@ class Schedule:
     until: int | None = None
     #: Whether devices answer in every period, whatever the plan's panels.
     every_period: bool = False
-
-
-@dataclass(frozen=True)
-class KeptValues:
-    """Which row's value a metric's chain was made of: for simulations, never written to a log.
-
-    A constant metric has the same row in every period. Chains of top items and measures are made of
-    all rows of a period, and are left out.
-    """
-
-    device: int
-    metric: str
-    period: int
-    row: int
 
 
 @dataclass(frozen=True)
@@ -103,11 +69,9 @@ class Played:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     audit: list[AuditLine] = field(default_factory=list)
-    kept: list[KeptValues] = field(default_factory=list)
     unsent: int = 0
     messages: int = 0
     written: int = 0
-    networks: list[Network] = field(default_factory=list)
 
     def merge(self, other: Played) -> None:
         """Add another part."""
@@ -144,33 +108,6 @@ class Played:
             f"devices reserved epsilon {reserved / 1e6:,.3f} and spent {spent / 1e6:,.3f}",
         ]
         return lines
-
-
-class Witness:
-    """Passes draws on to a mechanism and remembers the chain id of the last one.
-
-    A chain id in a message shows that its value was kept, and the draw shows from which row: the
-    SDK itself never reveals which value stays in a reservoir. Only a simulation may look.
-    """
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
-        self.chain: bytes | None = None
-
-    def draw(
-        self, symbol: object, chain: bytes, pseudonym: bytes, source: Source
-    ) -> tuple[bytes, ...]:
-        """Draw as the mechanism does."""
-        self.chain = chain
-        return self._mechanism.draw(symbol, chain, pseudonym, source)
-
-    def draw_last(self, symbol: object, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
-        """Draw as the mechanism does."""
-        self.chain = chain
-        return self._mechanism.draw_last(symbol, chain, pseudonym, source)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._mechanism, name)
 
 
 class SortedLog:
@@ -240,43 +177,22 @@ class SimulatedClock:
 
 
 class DevicePublisher:
-    """A device's publisher: through the network to the log."""
+    """A device's publisher, which puts messages into the log."""
 
-    def __init__(
-        self, device: int, clock: SimulatedClock, network: Network, log: SortedLog, period: int
-    ) -> None:
-        self._device, self._clock, self._network = device, clock, network
-        self._log, self._period = log, period
+    def __init__(self, clock: SimulatedClock, log: SortedLog, period: int) -> None:
+        self._clock, self.log, self.period = clock, log, period
         #: By budget period, hexadecimal, as seen in what was sent.
         self.pseudonyms: dict[int, str] = {}
-        #: Metric and row of each chain that was drawn and has not been sent.
-        self.drawn: dict[bytes, tuple[str, int]] = {}
-        #: By the number of a constant metric: its name, and the row of which its response is.
-        self.permanent: dict[int, tuple[str, int]] = {}
-        #: Metric, period and row of each chain that was sent.
-        self.kept: list[tuple[str, int, int]] = []
 
     def publish(self, shard: int, message: bytes) -> None:
         """Send one message at the time of the device's clock."""
         _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + GROUP.size)
-        period = event // self._period
-        self.pseudonyms[period] = pseudonym.hex()
-        if self.drawn or self.permanent:
-            for group in decode_message(message).groups:
-                for row in group.rows:
-                    self._note(group.metric, row.chain, period)
-        for append, arrived in self._network.carry(self._device, self._clock.now, message):
-            self._log.add(append, arrived)
+        self.pseudonyms[event // self.period] = pseudonym.hex()
+        self.send(self._clock.now, message)
 
-    def _note(self, metric: int, chain: bytes, period: int) -> None:
-        """Note of which row a chain that is sent was made."""
-        if chain in self.drawn:
-            name, row = self.drawn.pop(chain)
-            self.kept.append((name, period, row))
-        elif metric in self.permanent:
-            name, row = self.permanent[metric]
-            if (name, period, row) not in self.kept:
-                self.kept.append((name, period, row))
+    def send(self, now: int, message: bytes) -> None:
+        """Put a message into the log at a time, ms."""
+        self.log.add(now, message)
 
     def close(self) -> None:
         """Nothing to close: the log is the fleet's."""
@@ -285,8 +201,7 @@ class DevicePublisher:
 class Fleet:
     """Plays devices back, one after another, into a log.
 
-    With ``witness`` it notes which row's value was kept, in :attr:`Played.kept`. With a ``seed``
-    what devices draw, and when they send, follows from that and from their numbers.
+    With a ``seed`` what devices draw, and when they send, follows from that and from their numbers.
     """
 
     #: The client of each device.
@@ -298,32 +213,28 @@ class Fleet:
         recordings: Recordings,
         schedule: Schedule,
         log: SortedLog,
-        network: Network,
-        witness: bool = False,
         seed: int | None = None,
     ) -> None:
-        # Witnesses are put into a plan of their own: the caller's stays as it is.
-        self._plan = CompiledPlan.from_json(plan.to_json()) if witness else plan
-        self._recordings, self._schedule = recordings, schedule
-        self._log, self._network = log, network
-        self._seed = seed
+        self._plan, self._recordings, self._schedule = plan, recordings, schedule
+        self._log, self._seed = log, seed
         #: When devices send, where that follows from a seed.
         self._jitter: random.Random | None = None
         #: The source of the next device's draws.
         self.source: Source = SystemSource()
         self._times = recordings.time.tolist()
-        #: Each call of the client has what the rows hold, and what remembers the draws of it.
-        self._columns = [
-            (each, recordings.values[each.values].tolist(), _witness(each) if witness else None)
-            for each in feeds(self._plan)
-        ]
-        self.played = Played(networks=[network])
+        #: Each call of the client, and what the rows hold for it.
+        self._columns = [(each, recordings.values[each.values].tolist()) for each in feeds(plan)]
+        self.played = Played()
+
+    def publisher(self, number: int, clock: SimulatedClock) -> DevicePublisher:
+        """Return the publisher of the device of a number."""
+        return DevicePublisher(clock, self._log, self._plan.period)
 
     def play(self, device: int, number: int) -> None:
-        """Play back the rows of ``device``, known to network and audit as ``number``."""
+        """Play back the rows of ``device``, known to the audit as ``number``."""
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = SimulatedClock(self._times[start])
-        publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
+        publisher = self.publisher(number, clock)
         self._begin_draws(number)
         with self.device(
             self._plan,
@@ -345,12 +256,11 @@ class Fleet:
                 clock.now = now
                 self._set_segments(client, entry)
                 client.use()
-                self._record(client, publisher, entry)
+                self.record(client, entry)
                 client.rest()
             self._send(client, clock, self._schedule.until)
             ledger = client.ledger()
         self.played.unsent += len(ledger.pending)
-        self.played.kept += [KeptValues(number, *kept) for kept in publisher.kept]
         self.played.audit += [
             AuditLine(
                 number,
@@ -369,10 +279,10 @@ class Fleet:
             self.source = SeededSource(int.from_bytes(sha256(seed), "little"))
             self._jitter = random.Random(seed)
 
-    def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
+    def record(self, client: Client, entry: int) -> None:
         """Record the values of one row."""
         played = self.played
-        for feed, values, witness in self._columns:
+        for feed, values in self._columns:
             value, [metric, *_] = values[entry], feed.metrics
             if isinstance(value, Cell):
                 played.skipped[feed.name, value.value] += 1
@@ -381,13 +291,6 @@ class Fleet:
                 played.skipped[feed.name, EMPTY_CELL] += 1
                 continue
             played.outcomes[feed.name, getattr(client, feed.method)(feed.name, value)] += 1
-            if witness is not None and witness.chain is not None:
-                kept = (feed.name, int(self._recordings.row[entry]))
-                if metric.kind == "constant":
-                    publisher.permanent[metric.index] = kept
-                else:
-                    publisher.drawn[witness.chain] = kept
-                witness.chain = None
 
     def _set_segments(self, client: Client, entry: int) -> None:
         segments = self._recordings.segments
@@ -412,14 +315,3 @@ class Fleet:
         if self._jitter is None:
             return due + uniform_below(end - due, self.source)
         return self._jitter.randrange(due, end)
-
-
-def _witness(feed: Feed) -> Witness | None:
-    """Put a witness in front of a metric's mechanism; none of a top item or of measures."""
-    metric, *_ = feed.metrics
-    if metric.type == "top_item" or metric.measure:
-        return None
-    witness = Witness(metric.mechanism)
-    # The attribute is computed once and then kept in the instance, where it can be replaced.
-    vars(metric)["mechanism"] = witness
-    return witness

@@ -8,7 +8,6 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, wait
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -21,9 +20,7 @@ from sotto.plan.compiled import CompiledPlan
 from sotto_cli.simulation.devices import (
     BUFFER_BYTES,
     AuditLine,
-    Faithful,
     Fleet,
-    Network,
     Played,
     Schedule,
     SortedLog,
@@ -47,17 +44,13 @@ class Replay:
     out: Path
     schedule: Schedule = field(default_factory=Schedule)
     processes: int = 2
-    #: Each process works on a copy of its own; ``Played.networks`` returns them.
-    network: Network = field(default_factory=Faithful)
-    #: Whether to note which rows were kept; see :class:`sotto_cli.simulation.devices.KeptValues`.
-    witness: bool = False
     #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES
     #: The seed of all that is drawn; None for the operating system's randomness. Whoever knows it
     #: can undo the randomization.
     seed: int | None = None
-    #: The class that makes and plays devices; another one compares them with real clients.
-    fleet: type[Fleet] = Fleet
+    #: Makes what plays devices in each process; others compare them with real clients, or watch.
+    fleet: Callable[[CompiledPlan, Recordings, Schedule, SortedLog, int | None], Fleet] = Fleet
 
     def run(
         self,
@@ -80,11 +73,10 @@ class Replay:
             parts = self._in_processes(plan, recordings, shares, progress)
         else:
             parts = [_play(self, plan, recordings, share, 0, progress) for share in shares]
-        whole = Played()
-        for part in parts:
+        whole, *others = parts or [Played()]
+        for part in others:
             whole.merge(part)
         whole.audit.sort(key=lambda line: (line.device, line.period))
-        whole.kept.sort(key=lambda kept: (kept.device, kept.row))
         return whole
 
     def _in_processes(
@@ -133,10 +125,7 @@ def _play(
 ) -> Played:
     """Play back a share of the devices, the ``i``-th of which is known as ``numbers[i]``."""
     with SortedLog(replay.out, f"replay-{part:02d}", replay.buffer_bytes) as log:
-        network = deepcopy(replay.network)
-        fleet = replay.fleet(
-            plan, recordings, replay.schedule, log, network, replay.witness, replay.seed
-        )
+        fleet = replay.fleet(plan, recordings, replay.schedule, log, replay.seed)
         rows = np.diff(recordings.starts).tolist()
         done, told = 0, time.monotonic()
         for device, number in enumerate(numbers.tolist()):

@@ -11,7 +11,7 @@ from yesterday import publish
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
-from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic, Several
+from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic
 from pipelines.sinks.quarantine import parse, quarantine_record
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import ParameterError
@@ -54,7 +54,7 @@ def given(folder, *more: str) -> list[str]:
 def published(broker, topic, state, **options) -> str:
     """Aggregate and publish what is rejected; return why that could not be done, if so."""
     to = QuarantineTopic(broker, SinkTopic(topic.name, "quarantine"))
-    return aggregated(broker, topic, state, publish=to, **options).unpublished
+    return aggregated(broker, topic, state, publish=[to], **options).unpublished
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_no_topic_of_quarantine_keeps_a_run_from_its_commit(broker, topic, state
     assert StateDirectory(state).manifest().generation == 2
     away = QuarantineTopic(Broker("127.0.0.1:1"), SinkTopic(topic.name, "quarantine"))
     produce(broker, topic, b"none, either")
-    result = aggregated(broker, topic, state, publish=Several([away, away]))
+    result = aggregated(broker, topic, state, publish=[away, away])
     assert result.generation == 3
     assert result.unpublished.count("is the broker running") == 2
 

@@ -271,13 +271,6 @@ class TestSharing:
         assert max(rows) < 2 * min(rows)
 
 
-class Late:
-    """A network that brings every message an hour late, and twice."""
-
-    def carry(self, device, sent, message):
-        return [(sent + HOUR, message), (sent + 2 * HOUR, message)]
-
-
 class TestPlaying:
     def test_every_level_is_delivered_in_time(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
@@ -347,44 +340,6 @@ class TestPlaying:
         }
         assert cells == {0: 0, 1: 1, 2: 2, 3: 2, 4: 2}
 
-    def test_the_witness_names_the_rows_that_stayed(self, tmp_path, plan, columns):
-        found = read(tmp_path / "t.csv", plan, table(40, 30), columns)
-        played = Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
-        time = dict(zip(found.row.tolist(), found.time.tolist(), strict=True))
-        by_key = {(k.metric, k.device, k.period): k.row for k in played.kept}
-        assert len(by_key) == len(played.kept)
-        first = {}
-        for device in range(found.devices):
-            for entry in range(found.starts[device], found.starts[device + 1]):
-                key = device, int(found.time[entry]) // WEEK
-                first.setdefault(key, int(found.row[entry]))
-        for metric in plan.metrics:
-            assert {key[1:] for key in by_key if key[0] == metric.name} == set(first)
-        for (metric, device, period), row in by_key.items():
-            if metric != "size":
-                assert row == first[device, period]
-            assert time[row] // WEEK == period
-        places = Counter(
-            row - first[device, period]
-            for (metric, device, period), row in by_key.items()
-            if metric == "size"
-        )
-        # Each of eleven or more rows is kept as often: one place alone less than once in 11**79.
-        assert len(places) > 1
-        sent = {(metric, row.chain): row.event for _, metric, row in rows(tmp_path / "log")}
-        for metric in plan.metrics:
-            events = Counter(event for (index, _), event in sent.items() if index == metric.index)
-            kept = Counter(
-                plan.truncate(time[k.row]) for k in played.kept if k.metric == metric.name
-            )
-            assert events == kept
-
-    def test_a_witness_leaves_the_plan_as_it_is(self, tmp_path, plan, columns):
-        found = read(tmp_path / "t.csv", plan, table(1, 3), columns)
-        before = [metric.mechanism for metric in plan.metrics]
-        Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
-        assert all(m.mechanism is old for m, old in zip(plan.metrics, before, strict=True))
-
     def test_until_stops_all_clocks(self, tmp_path, plan, columns):
         """Each device's last report is early with probability 1/4, those of all below 1e-11."""
         found = read(tmp_path / "t.csv", plan, table(20, 25), columns)
@@ -421,25 +376,17 @@ class TestPlaying:
         }
         assert played.outcomes == {("size", "accepted"): 4, ("good", "accepted"): 3}
 
-    def test_networks_may_delay_and_repeat(self, tmp_path, plan, columns):
-        found = read(tmp_path / "t.csv", plan, table(2, 3), columns)
-        played = Replay(tmp_path / "log", processes=1, network=Late()).run(plan, found)
-        bodies = Counter(body for _, body in messages(tmp_path / "log"))
-        assert set(bodies.values()) == {2}
-        assert played.messages == 2 * len(bodies)
-
     @pytest.mark.real_randomness
     def test_two_processes(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(5, 20), columns)
         finished = []
-        replay = Replay(tmp_path / "log", processes=2, witness=True, buffer_bytes=4000)
+        replay = Replay(tmp_path / "log", processes=2, buffer_bytes=4000)
         played = replay.run(plan, found, finished.append)
         assert sum(finished) == 5 * 20
         assert {p.name[:9] for p in partitions(tmp_path / "log")} == {"replay-00", "replay-01"}
         # every draw: buffers of 4,000 bytes are too small for one each.
         assert len(partitions(tmp_path / "log")) > 2
         assert {line.device for line in played.audit} == set(range(5))
-        assert {kept.row for kept in played.kept if kept.metric == "colour"} >= {0, 20, 40, 60, 80}
         assert played.unsent == 0
         assert len(messages(tmp_path / "log")) == played.messages
 
@@ -493,7 +440,7 @@ def recordings(kinds, tmp_path_factory):
 def whole(kinds, recordings, tmp_path_factory):
     """A replay of all recordings, and what was sent."""
     log = tmp_path_factory.mktemp("whole") / "log"
-    return Replay(log, processes=1, witness=True).run(kinds, recordings), rows(log)
+    return Replay(log, processes=1).run(kinds, recordings), rows(log)
 
 
 class TestConstantMetricsAndTopItems:
@@ -518,7 +465,7 @@ class TestConstantMetricsAndTopItems:
         }
 
     def test_one_model_for_life_and_one_page_a_period(self, whole):
-        played, found = whole
+        _, found = whole
         chains = {(metric, row.chain) for _, metric, row in found}
         assert Counter(metric for metric, _ in chains) == {0: 3 * DEVICES, 1: 3 * DEVICES}
         assert {row.level for _, metric, row in found if metric == 0} == {0, 1}
@@ -527,10 +474,6 @@ class TestConstantMetricsAndTopItems:
                 # The last step of the period, and it arrives when the period is over.
                 assert (row.event + HOUR) % WEEK == 0
                 assert append >= row.event + HOUR
-        assert {kept.metric for kept in played.kept} == {"model"}
-        firsts = {kept.device: kept.row for kept in played.kept}
-        assert firsts == {device: device * ROWS for device in range(DEVICES)}
-        assert len(played.kept) == 3 * DEVICES
 
     def test_counts_of_a_period_that_is_cut_off_are_not_sent(self, kinds, recordings, tmp_path):
         cut_off = Replay(tmp_path / "log", Schedule(until=START + 3 * DAY), processes=1)

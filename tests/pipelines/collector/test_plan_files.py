@@ -67,6 +67,19 @@ def test_a_later_document_takes_the_place_of_an_earlier_one(tmp_path):
     assert served(files) == [(1, PLAN.expires)]
 
 
+def test_a_copy_of_a_plan_may_get_a_later_date(tmp_path):
+    warned: list[str] = []
+    content = write(tmp_path / "a.json", PLAN).read_bytes()
+    files = PlanFiles([], tmp_path, warned.append)
+    (tmp_path / "b.json").write_bytes(content)
+    files.reload()
+    write(tmp_path / "b.json", replace(PLAN, expires=PLAN.expires + 1000))
+    files.reload()
+    files.reload()
+    assert served(files) == [(1, PLAN.expires + 1000)]
+    assert warned == []
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"{}", b"\xff", PLAN.to_json()[:-1], replace(PLAN, collector="other.example").to_json()],

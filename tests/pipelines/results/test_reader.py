@@ -139,6 +139,22 @@ def test_the_revision_changes_with_the_results(reader: ResultsReader, file: Path
     assert reader.revision() != before
 
 
+def test_methods_that_share_a_transaction_see_no_change_between(
+    reader: ResultsReader, file: Path
+) -> None:
+    def revisions(shared: ResultsReader) -> tuple[str, str]:
+        before = shared.revision()
+        project(f"sqlite:///{file}", generation=2)
+        return before, shared.at_once(ResultsReader.revision)
+
+    first = reader.revision()
+    # As long as somebody has the file open it keeps its journal.
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("SELECT * FROM meta").fetchall()
+        assert reader.at_once(revisions) == (first, first)
+    assert reader.revision() != first
+
+
 def test_nothing_is_written(reader: ResultsReader, file: Path) -> None:
     before = {path.name: path.read_bytes() for path in file.parent.iterdir()}
     reader.estimates()

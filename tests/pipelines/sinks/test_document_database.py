@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sql
@@ -154,6 +156,24 @@ def test_those_who_read_learn_of_every_change(feed, url):
     assert stamp() != first
 
 
+def test_workers_of_a_pipeline_compare_revisions_one_after_the_other(database, url, monkeypatch):
+    file = url.removeprefix("sqlite:///")
+    compared: list[Document] = []
+    newer = written_rows.newer
+
+    def watched(connection: sql.Connection, documents: Sequence[Document]) -> list[Document]:
+        refused = pytest.raises(sqlite3.OperationalError, match="locked")
+        with closing(sqlite3.connect(file, timeout=0)) as other, refused:
+            other.execute("BEGIN IMMEDIATE")
+        compared.extend(documents)
+        return newer(connection, documents)
+
+    monkeypatch.setattr(written_rows, "newer", watched)
+    for revision in (1, 2):
+        database.write([parse(*window(revision))])
+    assert len(compared) == 2
+
+
 def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
     """An engine would write the same again and again."""
     written = written_rows.write_documents
@@ -164,6 +184,6 @@ def test_what_cannot_be_stored_stops_no_pipeline(database, url, monkeypatch):
         written(connection, documents)
 
     monkeypatch.setattr(written_rows, "write_documents", write)
-    documents = [parse(*each) for each in (window(1), window(1, start=10))]
-    assert database.write(documents) == Applied(written=1, refused=1)
-    assert [row["window_start"] for row in projected(url)["windows"]] == [0]
+    documents = [parse(*window(1, start=start)) for start in (0, 10, 20)]
+    assert database.write(documents) == Applied(written=2, refused=1)
+    assert [row["window_start"] for row in projected(url)["windows"]] == [0, 20]

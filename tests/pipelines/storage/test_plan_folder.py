@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from plan_texts import plan_head
 
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
@@ -102,6 +103,20 @@ def test_yaml_that_is_not_text_is_told(tmp_path, look, warnings):
     assert look() == []
     named = [Path(warning.partition(" is left out")[0]).name for warning in warnings]
     assert named == ["a.yaml", "b.yaml"]
+
+
+def test_candidates_are_those_that_their_file_has_now(tmp_path, source, warnings):
+    (tmp_path / "plans").mkdir()
+    folder = PlanFolder(
+        tmp_path / "plans", StoredPlans(tmp_path / "s"), source.open, warnings.append
+    )
+    string = "type: string, candidates: airports.txt, bits: 64, window: 28d, ladder: [{epsilon: 2}]"
+    put(tmp_path, "a.yaml", (plan_head() + f"  dest: {{{string}}}").encode())
+    for strings in ("JFK", "LAX"), ("JFK", "LAX", "SFO"):
+        put(tmp_path, "airports.txt", "\n".join(strings).encode())
+        plans, candidates = folder.added_to([], {})
+        assert candidates == {plans[0].fingerprint: {"dest": strings}}
+    assert warnings == []
 
 
 def test_a_file_that_is_mended_is_used_and_told_again_when_it_is_spoilt(tmp_path, look, warnings):

@@ -18,7 +18,7 @@ from mechanisms.estimators.ratios import retention as retention_estimate
 from mechanisms.planner.precision import precision, retention
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
-from sotto.design.metric import Goal, Terms, design, in_panels
+from sotto.design.metric import Goal, Terms, design, in_panel
 from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
@@ -197,7 +197,8 @@ def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
 
 def traded(question, panels, users=10**8, goal=None, terms=None):
     found = design(question, goal or Goal("error"), users)
-    return in_panels(found, panels, terms or Terms(WEEK, question.cost, None))
+    given = terms or Terms(WEEK, question.cost, None)
+    return tuple(in_panel(found, panel, given) for panel in panels)
 
 
 def test_the_errors_of_a_year_of_weeks_for_a_total_of_2():

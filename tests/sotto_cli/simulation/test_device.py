@@ -111,11 +111,10 @@ def _cell(value, source):
 def played(folder, plan, recordings, seed, source, fleet=Fleet):
     until = source.choice((None, None, START + 40 * DAY))
     schedule = Schedule(source.choice((DAY, 6 * HOUR)), until, source.random() < 0.3)
-    witness = source.random() < 0.5
-    replay = Replay(folder, schedule, 1, witness=witness, seed=seed, fleet=fleet)
+    replay = Replay(folder, schedule, 1, seed=seed, fleet=fleet)
     result = replay.run(plan, recordings)
     files = {path.name: path.read_bytes() for path in sorted(folder.rglob("*.seg"))}
-    said = result.audit, result.outcomes, result.skipped, result.kept
+    said = result.audit, result.outcomes, result.skipped
     return files, *said, result.unsent, result.messages, result.written
 
 
