@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,10 @@ from sotto_cli.simulation.cells import is_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Bytes that Arrow reads at a time. A row must fit, so that a quote never closed is noticed.
+#: Bytes that Arrow reads at a time. A row must fit.
 _BLOCK = 1 << 20
 #: Errors of a damaged file; Arrow's own message may quote a cell.
-_DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, zlib.error)
+_DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, csv.Error)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ def _header(path: Path) -> list[str]:
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         header = next(filter(None, csv.reader(file)), [])
+        # Arrow would take all rows behind a quote that is never closed for the rest of a last cell.
+        csv.field_size_limit(_BLOCK)
+        deque(csv.reader(file, strict=True), maxlen=0)
     if not header:
         raise FormatError(f"{path} is empty: a CSV file begins with a line of column names")
     if not is_text("".join(header)):
@@ -130,8 +134,7 @@ def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
             cell.decode(errors="surrogateescape") if isinstance(cell, bytes) else cell
             for cell in distinct.to_pylist()
         ]
-        last = len(values)
-        codes = np.concatenate([chunk.indices.fill_null(last).to_numpy() for chunk in chunks])
+        codes = np.concatenate([each.indices.fill_null(len(values)).to_numpy() for each in chunks])
     except _DAMAGED as error:
         raise ParameterError(
             f"the cells of column {name!r} are of a type that no metric has"

@@ -109,9 +109,8 @@ class Columns:
         """
         renamed, segments = renamed or {}, segments or {}
         names = list(dict.fromkeys(feed.name for feed in feeds(plan)))
-        kinds = [name for name, _ in plan.segments]
         for what, given, known in (
-            ("segment", segments, kinds),
+            ("segment", segments, [name for name, _ in plan.segments]),
             ("metric or measure", renamed, names),
         ):
             for name in given:
@@ -256,8 +255,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
         segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
     rows = len(table.rows) + len(table.ragged)
-    problems = tuple(found.problems)
-    found_in = kept[order], when[order], starts, values, rows, skipped, problems
+    found_in = kept[order], when[order], starts, values, rows, skipped, tuple(found.problems)
     return Recordings(*found_in, segments)
 
 
