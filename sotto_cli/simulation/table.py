@@ -130,12 +130,12 @@ class Columns:
         """Raise :class:`ParameterError` that names what is absent and what there is."""
         absent = [name for name in self.used if name not in present]
         if absent:
-            one = "commas separate the columns of a CSV file"
-            what = one if len(present) == 1 else "--map NAME=COLUMN gives a name another"
-            raise ParameterError(
-                f"no column {', '.join(map(repr, absent))}; the input has "
-                f"{', '.join(map(repr, present))} ({what})"
-            )
+            # The first line of a table without names has cells, which no error repeats.
+            has = "a CSV file begins with a line of column names, with commas between them"
+            if len(absent) < len(self.used):
+                has = f"the input has {', '.join(map(repr, present))}"
+            missed = ", ".join(map(repr, absent))
+            raise ParameterError(f"no column {missed}; {has} (--map NAME=COLUMN renames one)")
         doubled = [name for name in self.used if list(present).count(name) > 1]
         if doubled:
             raise ParameterError(f"the input has several columns named {doubled[0]!r}")
