@@ -102,8 +102,7 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateReco
         for row in reader.estimates(chosen):
             any_kind = True
             # Segments count each by itself: together they are the total.
-            told = bool(row.segment) or not wanted.segments
-            told = told and row.method in (None, "unbiased")
+            told = (bool(row.segment) or not wanted.segments) and row.method in (None, "unbiased")
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
     if not any_kind and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
