@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +67,9 @@ def read_table(path: Path, used: Sequence[str], check: Callable[[Sequence[str]],
                 check(file.schema_arrow.names)
                 table, first = file.read(columns=list(used)), 1
         else:
-            check(_header(path))
+            header = _header(path)
+            # The first line of a table without names has cells, which no error repeats.
+            check(header if any(name in used for name in header) else [])
             table, first = _read_csv(path, used, ragged), 2
     except (FormatError, ParameterError):
         raise
@@ -82,12 +83,24 @@ def read_table(path: Path, used: Sequence[str], check: Callable[[Sequence[str]],
 
 
 def _header(path: Path) -> list[str]:
+    """Return the names of a CSV file's columns, once every quote in it is seen to be closed."""
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    header: list[str] = []
+    lines: list[str] = []
+    csv.field_size_limit(2 * _BLOCK)
     with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        header = next(filter(None, csv.reader(file)), [])
-        # Arrow would take all rows behind a quote that is never closed for the rest of a last cell.
-        csv.field_size_limit(_BLOCK)
-        deque(csv.reader(file, strict=True), maxlen=0)
+
+        def next_line() -> str:
+            lines.append(file.readline())
+            return lines[-1]
+
+        for row in csv.reader(iter(next_line, "")):
+            header = header or row
+            # Arrow takes all rows behind a quote that is never closed for one cell: up to the end
+            # of the file, or to the next quote, within a cell. Other odd quotes lose no row.
+            if len(lines) > 1:
+                next(csv.reader(lines, strict=True))
+            lines.clear()
     if not header:
         raise FormatError(f"{path} is empty: a CSV file begins with a line of column names")
     if not is_text("".join(header)):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, wait
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
@@ -182,5 +182,4 @@ def write_audit(path: Path, lines: Iterable[AuditLine]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(AUDIT_HEAD)
-        for line in lines:
-            writer.writerow((line.device, line.period, line.pseudonym, line.spent, line.reserved))
+        writer.writerows(map(astuple, lines))

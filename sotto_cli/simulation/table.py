@@ -127,12 +127,14 @@ class Columns:
         return list(dict.fromkeys([self.device, self.time, *said]))
 
     def check(self, present: Sequence[str]) -> None:
-        """Raise :class:`ParameterError` that names what is absent and what there is."""
+        """Raise :class:`ParameterError` that names what is absent and what there is.
+
+        ``present`` is empty if a table seems to have no names.
+        """
         absent = [name for name in self.used if name not in present]
         if absent:
-            # The first line of a table without names has cells, which no error repeats.
             has = "a CSV file begins with a line of column names, with commas between them"
-            if len(absent) < len(self.used):
+            if present:
                 has = f"the input has {', '.join(map(repr, present))}"
             missed = ", ".join(map(repr, absent))
             raise ParameterError(f"no column {missed}; {has} (--map NAME=COLUMN renames one)")
