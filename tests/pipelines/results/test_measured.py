@@ -164,9 +164,10 @@ def test_ranges_have_what_people_ask_and_no_mean_of_ranks(
     for metric, name in names.items():
         for more in (["--to", "2099-01-01"], ["--segment", "os=mac", "--compare", "os=linux"]):
             command = ["estimates", "--state", str(results), "--metric", metric, *more]
-            assert sotto_cli.main(command) == 0
-            said = capsys.readouterr().out
-            assert (name in said, "rank" in said) == (True, False)
+            for everything in (False, True):
+                assert sotto_cli.main([*command, *["--all"] * everything]) == 0
+                said = capsys.readouterr().out
+                assert (name in said, "rank" in said) == (True, everything and metric != "age")
 
 
 def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(results: Path) -> None:
