@@ -102,7 +102,7 @@ def _computed(
 ) -> tuple[list[str], RowSet, Sequence[Any]] | None:
     """Return what is computed when it is asked for, if it is: lines, and rows of a kind."""
     from pipelines.results import printed, views
-    from pipelines.results.ordinals import metrics_of, of_range
+    from pipelines.results.ordinals import metrics_of, of_range, readable
     from pipelines.results.reader import Chosen
 
     found: Sequence[Any]
@@ -110,8 +110,8 @@ def _computed(
         kind, found = views.RANGES, reader.range_estimates(wanted)
         if args.compare is not None:
             kind, found = views.COMPARISONS, reader.compared(wanted, wanted.against(args.compare))
-        metrics = metrics_of(reader.plans())
-        shown: list[RangeEstimate | RangeComparison] = of_range(found, metrics.get)
+        of = readable if args.all else of_range
+        shown: list[RangeEstimate | RangeComparison] = of(found, metrics_of(reader.plans()).get)
         return printed.ranges(shown, everything=args.all, under=args.under), kind, found
     if not (args.experiment or args.returning):
         return None

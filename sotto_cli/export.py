@@ -66,8 +66,8 @@ def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:
 
     views = {view.name: view for view in VIEWS}
     if table is None:
-        if out.is_file():
-            raise ParameterError(f"--out {out} is a file: give a folder, or --table")
+        if out.is_file() or (out.suffix.removeprefix(".") in FORMATS and not out.is_dir()):
+            raise ParameterError(f"--out {out} names a file: give a folder, or --table")
         return {out / f"{name}.{format}": view for name, view in views.items()}
     if table not in views:
         raise ParameterError(f"--table must be one of {', '.join(views)}; got {table!r}")

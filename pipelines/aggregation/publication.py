@@ -211,14 +211,14 @@ class Publication:
         if (most := int(own.max())) < self.least:
             return f"no level has more than {reason(most, self.least)}"
         mechanism = self.metric.mechanism
+        groups = f"of the {mechanism.groups:,} groups of {mechanism.name}"
+        if part.fixed:
+            few = f"too few reports in one {groups}" if mechanism.groups > 1 else "too few reports"
+            return f"with it, the estimate of a segment with {few} could be computed"
         if mechanism.groups > 1:
-            groups = f"each of the {mechanism.groups:,} groups of {mechanism.name}"
-            return (
-                f"until {groups} has {self.least:,} reports of a level, and enough more come or go"
-            )
-        if not part.fixed:
-            return "until more reports have come or gone, or the window is complete"
-        return "with it, the estimate of a segment with too few reports could be computed"
+            enough = f"each {groups} has {self.least:,} reports of a level"
+            return f"until {enough}, and enough more come or go"
+        return "until more reports have come or gone, or the window is complete"
 
     def _told_apart(self, most: int) -> dict[str, int]:
         """Return how many strata slices have, of those that have any published level."""

@@ -415,8 +415,9 @@ def _length(metric: CompiledMetric, item: Item) -> float:
 def _ends(metric: CompiledMetric) -> tuple[float, float]:
     """Return the lowest and the highest value that a metric's values stand for."""
     if metric.type == "ordinal":
-        points = metric.points if metric.range is not None else range(len(metric.labels))
-        return min(points), max(points)
+        # Ranks are counted from 1.
+        ranks = 1, len(metric.labels) - metric.missing
+        return (min(metric.points), max(metric.points)) if metric.range is not None else ranks
     return metric.range or (0.0, 1.0)
 
 

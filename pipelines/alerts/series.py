@@ -102,7 +102,7 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateReco
         for row in reader.estimates(chosen):
             any_kind = True
             # Segments count each by itself: together they are the total.
-            told = bool(row.segment) or not wanted.segments
+            told = (bool(row.segment) or not wanted.segments) and row.method in (None, "unbiased")
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
     if not any_kind and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
@@ -202,7 +202,7 @@ def _together(rows: Sequence[EstimateRecord]) -> tuple[float, float]:
     told = [
         (row.reports, row.value, row.standard_error)
         for row in rows
-        if row.value is not None and row.standard_error and row.method in (None, "unbiased")
+        if row.value is not None and row.standard_error
     ]
     reports = sum(each for each, _, _ in told)
     if not reports:

@@ -76,12 +76,11 @@ def _of_metric(
             "arms_p_value": even,
             "looks": decides and decides.looks,
         }
-        items = _items(of_arm)
+        items, every = _items(of_arm), {row.window_start for row in of_arm}
         if metric.mechanism.why_not_compared or not items:
             why = metric.mechanism.why_not_compared or _why_nothing(of_arm)
-            yield ArmEffect(**said, left_out=len(of_arm), withheld=why)
+            yield ArmEffect(**said, left_out=len(every), withheld=why)
             continue
-        every = {milliseconds(row.window_start) for row in of_arm}
         error = ERROR / len(others) / (len(items) if decides and len(items) > 2 else 1)
         for item, known in items.items():
             pooled = _PooledArms.of(plan, metric, item, known)

@@ -96,10 +96,15 @@ def steps_reached(
 
 
 def of_range(rows: Iterable[_Row], metric_of: _MetricOf) -> list[_Row]:
-    """Return the same of a range, or of two compared, without mean ranks beside what is asked."""
+    """Return the same of a range, or of two compared, without mean ranks beside what is asked.
+
+    A value with an unbiased share has no most likely one besides.
+    """
     found = readable(rows, metric_of)
     asked = {(row.key, row.segment) for row in found if row.kind in ASKED}
-    return [row for row in found if row.unit != "rank" or (row.key, row.segment) not in asked]
+    left = [row for row in found if row.unit != "rank" or (row.key, row.segment) not in asked]
+    own = {("share", row.key, row.segment, row.item) for row in left if row.kind == "group"}
+    return [row for row in left if (row.kind, row.key, row.segment, row.item) not in own]
 
 
 def _moved(row: _Row, offset: float, sign: int = 1) -> _Row:

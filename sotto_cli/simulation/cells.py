@@ -15,12 +15,7 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import parse_time
 
 #: Milliseconds in the units that whole numbers may be times in.
-TIME_UNITS = {
-    "s": Decimal(1000),
-    "ms": Decimal(1),
-    "us": Decimal("0.001"),
-    "ns": Decimal("0.000001"),
-}
+TIME_UNITS = {"s": Decimal(1000), "ms": Decimal(1), "us": Decimal("1e-3"), "ns": Decimal("1e-6")}
 #: From the year 1 to 9999, in milliseconds since the epoch.
 _TIMES = range(-62_135_596_800_000, MAX_TIME)
 _NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]*)?([eE][0-9]{1,2})?")

@@ -25,10 +25,10 @@ from sotto_cli.simulation.cells import is_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Bytes that Arrow reads at a time. A row must fit, so that a quote never closed is noticed.
+#: Bytes that Arrow reads at a time. A row must fit.
 _BLOCK = 1 << 20
 #: Errors of a damaged file; Arrow's own message may quote a cell.
-_DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, zlib.error)
+_DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, csv.Error)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ def read_table(path: Path, used: Sequence[str], check: Callable[[Sequence[str]],
                 check(file.schema_arrow.names)
                 table, first = file.read(columns=list(used)), 1
         else:
-            check(_header(path))
+            header = _header(path)
+            # The first line of a table without names has cells, which no error repeats.
+            check(header if any(name in used for name in header) else [])
             table, first = _read_csv(path, used, ragged), 2
     except (FormatError, ParameterError):
         raise
@@ -81,9 +83,24 @@ def read_table(path: Path, used: Sequence[str], check: Callable[[Sequence[str]],
 
 
 def _header(path: Path) -> list[str]:
+    """Return the names of a CSV file's columns, once every quote in it is seen to be closed."""
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    header: list[str] = []
+    lines: list[str] = []
+    csv.field_size_limit(2 * _BLOCK)
     with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        header = next(filter(None, csv.reader(file)), [])
+
+        def next_line() -> str:
+            lines.append(file.readline())
+            return lines[-1]
+
+        for row in csv.reader(iter(next_line, "")):
+            header = header or row
+            # Arrow takes all rows behind a quote that is never closed for one cell: up to the end
+            # of the file, or to the next quote, within a cell. Other odd quotes lose no row.
+            if len(lines) > 1:
+                next(csv.reader(lines, strict=True))
+            lines.clear()
     if not header:
         raise FormatError(f"{path} is empty: a CSV file begins with a line of column names")
     if not is_text("".join(header)):
@@ -130,8 +147,7 @@ def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
             cell.decode(errors="surrogateescape") if isinstance(cell, bytes) else cell
             for cell in distinct.to_pylist()
         ]
-        last = len(values)
-        codes = np.concatenate([chunk.indices.fill_null(last).to_numpy() for chunk in chunks])
+        codes = np.concatenate([each.indices.fill_null(len(values)).to_numpy() for each in chunks])
     except _DAMAGED as error:
         raise ParameterError(
             f"the cells of column {name!r} are of a type that no metric has"

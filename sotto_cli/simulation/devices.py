@@ -93,12 +93,11 @@ class Played:
             for name in names:
                 counts = "".join(f"{self.outcomes[name, head]:>14,}" for head in heads)
                 lines.append(f"  {name:<{width}}{counts}")
-        cells = self.skipped
-        if cells:
-            lines.append(f"{sum(cells.values()):,} cells skipped")
+        if self.skipped:
+            lines.append(f"{sum(self.skipped.values()):,} cells skipped")
             lines += [
                 f"  {count:>11,}  {metric}: {reason}"
-                for (metric, reason), count in cells.most_common()
+                for (metric, reason), count in self.skipped.most_common()
             ]
         spent = sum(line.spent for line in self.audit)
         reserved = sum(line.reserved for line in self.audit)
@@ -293,8 +292,7 @@ class Fleet:
             played.outcomes[feed.name, getattr(client, feed.method)(feed.name, value)] += 1
 
     def _set_segments(self, client: Client, entry: int) -> None:
-        segments = self._recordings.segments
-        if segments:
+        if segments := self._recordings.segments:
             client.set_segments({name: said[entry] for name, said in segments.items()})
 
     def _send(self, client: Client, clock: SimulatedClock, until: int | None) -> None:

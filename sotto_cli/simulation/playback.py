@@ -171,5 +171,4 @@ def write_audit(path: Path, lines: Iterable[AuditLine]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(AUDIT_HEAD)
-        for line in lines:
-            writer.writerow((line.device, line.period, line.pseudonym, line.spent, line.reserved))
+        writer.writerows(map(astuple, lines))

@@ -109,9 +109,8 @@ class Columns:
         """
         renamed, segments = renamed or {}, segments or {}
         names = list(dict.fromkeys(feed.name for feed in feeds(plan)))
-        kinds = [name for name, _ in plan.segments]
         for what, given, known in (
-            ("segment", segments, kinds),
+            ("segment", segments, [name for name, _ in plan.segments]),
             ("metric or measure", renamed, names),
         ):
             for name in given:
@@ -128,15 +127,17 @@ class Columns:
         return list(dict.fromkeys([self.device, self.time, *said]))
 
     def check(self, present: Sequence[str]) -> None:
-        """Raise :class:`ParameterError` that names what is absent and what there is."""
+        """Raise :class:`ParameterError` that names what is absent and what there is.
+
+        ``present`` is empty if a table seems to have no names.
+        """
         absent = [name for name in self.used if name not in present]
         if absent:
-            one = "commas separate the columns of a CSV file"
-            what = one if len(present) == 1 else "--map NAME=COLUMN gives a name another"
-            raise ParameterError(
-                f"no column {', '.join(map(repr, absent))}; the input has "
-                f"{', '.join(map(repr, present))} ({what})"
-            )
+            has = "a CSV file begins with a line of column names, with commas between them"
+            if present:
+                has = f"the input has {', '.join(map(repr, present))}"
+            missed = ", ".join(map(repr, absent))
+            raise ParameterError(f"no column {missed}; {has} (--map NAME=COLUMN renames one)")
         doubled = [name for name in self.used if list(present).count(name) > 1]
         if doubled:
             raise ParameterError(f"the input has several columns named {doubled[0]!r}")
@@ -256,8 +257,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
         segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
     rows = len(table.rows) + len(table.ragged)
-    problems = tuple(found.problems)
-    found_in = kept[order], when[order], starts, values, rows, skipped, problems
+    found_in = kept[order], when[order], starts, values, rows, skipped, tuple(found.problems)
     return Recordings(*found_in, segments)
 
 

@@ -91,4 +91,5 @@ class MovingResults:
     ) -> dict[str, object]:
         known = dict(zip(("value", "standard_error"), told or (), strict=False))
         known["withheld"] = None if told else "7 reports, the plan asks for 20"
+        known["method"] = "em" if item == "likely" else "unbiased"
         return estimate_row(self._window(window), position, "share", item, **known)

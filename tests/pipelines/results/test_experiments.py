@@ -151,7 +151,8 @@ def test_what_cannot_be_compared_says_why() -> None:
     assert [*effects] == ["page", "delay", "dark"]
     assert next(effects_of(PLANNED, [])).metric == "dark"
     earlier = [replace(each, arms=None) for each in rows_of(PLAN, "dark", EVEN)]
-    assert "earlier release" in str(of_metric(PLAN, earlier).withheld)
+    effect = of_metric(PLAN, earlier)
+    assert ("earlier release" in str(effect.withheld), effect.left_out) == (True, 3)
 
 
 def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:

@@ -115,7 +115,8 @@ def test_duckdb_reads_what_is_exported(state: Path) -> None:
             ["--state", ".", "--table", "shares", "--out", "pipe"],
             "must be a file; got a folder, device",
         ),
-        (["--state", ".", "--out", "results.db"], "is a file: give a folder, or --table"),
+        (["--state", ".", "--out", "results.db"], "names a file: give a folder, or --table"),
+        (["--state", ".", "--out", "r.csv"], "names a file: give a folder, or --table"),
         (["--database", "sqlite:///results.db", "--out", "results.db/x"], "results.db"),
     ],
 )

@@ -164,9 +164,10 @@ def test_ranges_have_what_people_ask_and_no_mean_of_ranks(
     for metric, name in names.items():
         for more in (["--to", "2099-01-01"], ["--segment", "os=mac", "--compare", "os=linux"]):
             command = ["estimates", "--state", str(results), "--metric", metric, *more]
-            assert sotto_cli.main(command) == 0
-            said = capsys.readouterr().out
-            assert (name in said, "rank" in said) == (True, False)
+            for everything in (False, True):
+                assert sotto_cli.main([*command, *["--all"] * everything]) == 0
+                said = capsys.readouterr().out
+                assert (name in said, "rank" in said) == (True, everything and metric != "age")
 
 
 def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(results: Path) -> None:
@@ -174,11 +175,12 @@ def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(resul
         mac, linux = (WindowRange("exports", segment=f"os={each}") for each in ("mac", "linux"))
         rows = reader.compared(mac, linux)
         # A version whose plan is not known is asked nothing.
-        unknown = [replace(row, version=2) for row in rows]
-        shown = of_range([*unknown, *rows], metrics_of(reader.plans()).get)
+        others = [replace(row, **of) for row in rows for of in ({"version": 2}, {"kind": "group"})]
+        shown = of_range([*others, *rows], metrics_of(reader.plans()).get)
         found = {(row.kind, row.item): row for row in shown}
     up_to, more, rank = found["cdf", "0"], found["beyond", "0"], found["mean", ""]
     assert (more.value, more.against, rank.version) == (1 - up_to.value, 1 - up_to.against, 2)
+    assert {row.version for row in shown if row.kind == "share"} == {2}
     assert (more.difference, more.low, more.high) == (-up_to.difference, -up_to.high, -up_to.low)
 
 
@@ -186,8 +188,7 @@ def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
     with ResultsReader.of_state(results) as reader:
         plans, rows, windows = reader.plans(), reader.estimates(), reader.windows()
     none = [replace(row, value=0.0) if row.item == "0" else row for row in rows]
-    of_none = [each for each in retention_of(plans, none, windows) if each.age == 1]
-    assert {each.value for each in of_none} == {None}
+    assert {each.value for each in retention_of(plans, none, windows) if each.age == 1} == {None}
     withheld = [replace(row, value=None, standard_error=None) for row in rows]
     assert list(retention_of(plans, withheld, windows)) == []
 

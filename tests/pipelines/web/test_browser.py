@@ -151,6 +151,13 @@ def test_no_page_is_wider_than_a_narrow_phone(open_page, address):
         assert page.evaluate("document.documentElement.scrollWidth") == 320, path
 
 
+def test_an_estimate_has_its_interval_beside_it_on_a_narrow_phone(open_page, address):
+    page = open_page(address, viewport={"width": 320, "height": 640})
+    for path in ("/", THEME):
+        page.goto(f"{address}{path}")
+        page.locator(".figures").get_by_text(" % to ").first.wait_for()
+
+
 def test_pages_and_charts_have_a_dark_and_a_light_form(open_page, address):
     brightness = """() => [document.body, document.querySelector("figure svg text")].map(each => {
         const style = getComputedStyle(each);
