@@ -28,8 +28,10 @@ nothing of it switches telemetry off: tests run in continuous integration too.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import gc
+import inspect
 import os
 import resource
 import shutil
@@ -137,6 +139,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     config.option.loadscopereorder = False
     return Files(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, which may take ten minutes."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    given = {name: pyfuncitem.funcargs[name] for name in wanted}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 600))
+    return True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
