@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from clientsdk.testing import small_plan
@@ -25,6 +23,7 @@ def with_grace(plan, grace):
 
 
 CONTRADICTORY = with_grace(FIRST, FIRST.grace // 2)
+OTHERS = replace(SECOND, collector="another.example")
 LONGER = with_grace(SECOND, 2 * FIRST.grace)
 
 
@@ -76,32 +75,27 @@ def test_files_are_found_when_they_are_put_there(tmp_path, look, warnings):
     assert warnings == []
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"{", "is not a compiled plan"),
-        (b"\xff\xfe", "is not a compiled plan"),
-        (CONTRADICTORY, "has two fingerprints"),
-        (replace(SECOND, collector="another.example"), "collector 'another.example' must be"),
-        (LONGER, "retention is too short"),
-    ],
-    ids=["cut", "bytes", "contradiction", "collector", "horizon"],
-)
-def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warnings, content, why):
-    put(tmp_path, "a.json", content)
+#: Files that cannot be used: their names, contents, and why.
+UNUSABLE = {
+    "cut": ("a.json", b"{", "is not a compiled plan"),
+    "bytes": ("a.json", b"\xff\xfe", "is not a compiled plan"),
+    "contradiction": ("a.json", CONTRADICTORY, "has two fingerprints"),
+    "collector": ("a.json", OTHERS, "collector 'another.example' must be"),
+    "horizon": ("a.json", LONGER, "retention is too short"),
+    "no text": ("a.yaml", b"\xff\xfe\x00", ""),
+    "no YAML": ("a.yaml", b"metrics: [", ""),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warnings, name):
+    file, content, why = UNUSABLE[name]
+    put(tmp_path, file, content)
     put(tmp_path, "b.json", SECOND)
     assert look() == look() == [SECOND]
     (warning,) = warnings
-    assert warning.startswith(f"{tmp_path / 'plans' / 'a.json'} is left out: ")
+    assert warning.startswith(f"{tmp_path / 'plans' / file} is left out: ")
     assert why in warning
-
-
-def test_yaml_that_is_not_text_is_told(tmp_path, look, warnings):
-    put(tmp_path, "a.yaml", b"\xff\xfe\x00")
-    put(tmp_path, "b.yaml", b"metrics: [")
-    assert look() == []
-    named = [Path(warning.partition(" is left out")[0]).name for warning in warnings]
-    assert named == ["a.yaml", "b.yaml"]
 
 
 def test_a_file_that_is_mended_is_used_and_told_again_when_it_is_spoilt(tmp_path, look, warnings):
