@@ -18,7 +18,6 @@ from watched import (
     FakeStream,
     exposition,
     samples,
-    sunk,
     value,
 )
 
@@ -47,13 +46,6 @@ RUNS = {
 }
 #: Figures that depend on when and where they were read.
 OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
-
-
-@pytest.fixture
-def database(job, tmp_path):
-    url = f"sqlite:///{tmp_path / 'sunk.db'}"
-    sunk(job.state, url)
-    return url
 
 
 def test_a_sink_s_database_says_what_the_job_s_own_does(job, database):
