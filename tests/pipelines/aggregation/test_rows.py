@@ -151,6 +151,12 @@ def batch(metric: int, n: int, seed: int) -> Batch:
     )
 
 
+def plain(of: Rows | Batch, at: int, width: int | None = None) -> tuple[object, ...]:
+    """Return what a row says, whatever it is a row of."""
+    said = of.pseudonym[at].tobytes(), of.payload[at, :width].tobytes()
+    return int(of.level[at]), int(of.append[at]), *said
+
+
 @pytest.mark.parametrize("countable", [True, False])
 def test_batches_are_sorted_by_shard_and_period(countable):
     batches = [batch(1, 40, 1), batch(5, 30, 2), batch(3, 0, 3), batch(0, 1, 4)]
@@ -166,21 +172,9 @@ def test_batches_are_sorted_by_shard_and_period(countable):
         for at in range(len(part)):
             width = part.widths[int(part.metric[at])]
             assert not part.payload[at, width:].any()
-            found[part.chain[at].tobytes()] = (
-                int(part.metric[at]),
-                int(part.level[at]),
-                part.pseudonym[at].tobytes(),
-                int(part.append[at]),
-                part.payload[at, :width].tobytes(),
-            )
+            found[part.chain[at].tobytes()] = (int(part.metric[at]), *plain(part, at, width))
     assert found == {
-        each.chain[at].tobytes(): (
-            each.metric,
-            int(each.level[at]),
-            each.pseudonym[at].tobytes(),
-            int(each.append[at]),
-            each.payload[at].tobytes(),
-        )
+        each.chain[at].tobytes(): (each.metric, *plain(each, at))
         for each in batches
         for at in range(len(each.level))
     }
