@@ -228,10 +228,17 @@ def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path
     assert reader.reports() == sum(each.reports for each in windows)
     rows = reader.newest_estimates(("share", "mean", "missing", "string"), 2)
     # The larger two shares; means and strings of windows that are shown, not the uncertain one.
-    assert ", ".join(f"{each.metric} {each.kind} {each.position}" for each in rows) == (
-        "page string 1, speed mean 0, speed missing 1, theme share 0, theme share 1, "
-        "visits mean 3, visits mean 4, visits share 10, visits share 11"
-    )
+    assert [(each.metric, each.kind, each.position) for each in rows] == [
+        ("page", "string", 1),
+        ("speed", "mean", 0),
+        ("speed", "missing", 1),
+        ("theme", "share", 0),
+        ("theme", "share", 1),
+        ("visits", "mean", 3),
+        ("visits", "mean", 4),
+        ("visits", "share", 10),
+        ("visits", "share", 11),
+    ]
     assert {each.window_start for each in rows if each.metric == "theme"} == {
         last["theme"].window_start
     }
