@@ -142,14 +142,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine, which may take ten minutes."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    wanted = inspect.signature(pyfuncitem.obj).parameters
-    given = {name: pyfuncitem.funcargs[name] for name in wanted}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 600))
-    return True
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Let pytest call a test that is a coroutine, which may take ten minutes, as any other."""
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
+        pyfuncitem.obj = lambda **given: asyncio.run(asyncio.wait_for(test(**given), 600))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
