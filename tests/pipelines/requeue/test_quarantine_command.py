@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from requeued import FIRST_PLAN, LATE_PLAN, aggregated
+from requeued import BOTH, FIRST_PLAN, LATE_PLAN, aggregated
 
 from pipelines.requeue.contents import QuarantineEntry, QuarantineFilter, lines, rejected
 from pipelines.storage.directory import StateDirectory
@@ -67,7 +67,7 @@ def test_a_plan_that_is_given_says_what_a_requeue_takes(capsys, folder):
 
 
 def test_filters_leave_out_what_is_not_asked_for(capsys, folder):
-    everything = documents(capsys, folder)
+    everything = documents(capsys, folder, "--plan", str(folder / "late.json"))
     times = sorted(each["appended"] for each in everything)
     middle, late = times[len(times) // 2], LATE_PLAN.fingerprint.hex()
     directory = StateDirectory(folder / "state")
@@ -75,14 +75,20 @@ def test_filters_leave_out_what_is_not_asked_for(capsys, folder):
     for chosen, wanted in (
         (QuarantineFilter(since=middle), lambda each: each["appended"] >= middle),
         (QuarantineFilter(until=middle), lambda each: each["appended"] <= middle),
-        (QuarantineFilter(frozenset({Reason.LATE})), lambda each: each["reason"] == "late"),
-        (QuarantineFilter(plan="step"), lambda each: str(each["plan"]).startswith("step ")),
+        (
+            QuarantineFilter(frozenset({Reason.MALFORMED})),
+            lambda each: each["reason"] == "malformed",
+        ),
+        (QuarantineFilter(plan="step"), lambda each: each["plan"] == "step version 1"),
         (QuarantineFilter(plan=late[:12]), lambda each: each["fingerprint"] == late),
         (QuarantineFilter(metric=METRIC.name), lambda each: each["metric"] == METRIC.name),
     ):
-        found = rejected(entries, [FIRST_PLAN], chosen)
+        found = rejected(entries, BOTH, chosen)
         assert len(found) == sum(map(wanted, everything))
-        assert len(found) < len(everything)
+        assert 0 < len(found) < len(everything)
+    # A part of a name is no name, and seven digits of a fingerprint are too few.
+    for part in ("ste", late[:7]):
+        assert rejected(entries, BOTH, QuarantineFilter(plan=part)) == []
 
 
 def test_ids_and_bytes_are_written_out_only_when_asked_for(capsys, folder):
