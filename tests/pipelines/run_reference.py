@@ -89,9 +89,18 @@ def _message(record: LogRecord, registry: Registry, fates: Counter[str]) -> list
             timely = not (late or future)
             if not timely and (over or period > record.append // registry.period):
                 continue
-            ids = (int.from_bytes(each, "little") for each in (pseudonym, chain))
-            known = (first + run.metric, event, level, payload)
-            rows.append(Row(*ids, *known, timely, record.append))
+            rows.append(
+                Row(
+                    pseudonym=int.from_bytes(pseudonym, "little"),
+                    chain=int.from_bytes(chain, "little"),
+                    metric=first + run.metric,
+                    event=event,
+                    level=level,
+                    payload=payload,
+                    countable=timely,
+                    append=record.append,
+                )
+            )
     return rows
 
 

@@ -53,11 +53,21 @@ def rows_of(reports: list[Row]) -> Rows:
 
 def made_rows(n: int, **columns: Any) -> Rows:
     """Return rows of the metric 0; columns that are not given have zeros, and all may count."""
-    ids, times, zeros = np.zeros((n, 2), np.uint64), np.zeros(n, np.int64), np.zeros(n, np.uint8)
-    known = {"shard": 0, "period": 0, "widths": {0: 1}, "metric": zeros.astype(np.uint16)}
-    known |= {"pseudonym": ids, "chain": ids, "event": times, "append": times, "level": zeros}
-    known |= {"cell": zeros, "countable": np.ones(n, np.bool_), "payload": zeros[:, None]}
-    return Rows(**{**known, **columns})
+    made = {
+        "shard": 0,
+        "period": 0,
+        "widths": {0: 1},
+        "metric": np.zeros(n, np.uint16),
+        "level": np.zeros(n, np.uint8),
+        "pseudonym": np.zeros((n, 2), np.uint64),
+        "chain": np.zeros((n, 2), np.uint64),
+        "event": np.zeros(n, np.int64),
+        "append": np.zeros(n, np.int64),
+        "countable": np.ones(n, np.bool_),
+        "cell": np.zeros(n, np.uint8),
+        "payload": np.zeros((n, 1), np.uint8),
+    }
+    return Rows(**(made | columns))
 
 
 def reports_of(rows: Rows) -> list[Row]:

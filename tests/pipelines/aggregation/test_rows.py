@@ -151,10 +151,16 @@ def batch(metric: int, n: int, seed: int) -> Batch:
     )
 
 
-def plain(of: Rows | Batch, at: int, width: int | None = None) -> tuple[object, ...]:
-    """Return what a row says, whatever it is a row of."""
-    said = of.pseudonym[at].tobytes(), of.payload[at, :width].tobytes()
-    return int(of.level[at]), int(of.append[at]), *said
+def row(columns: Rows | Batch, at: int, width: int) -> tuple[object, ...]:
+    """Return one row of columns, without its metric and chain."""
+    return (
+        int(columns.level[at]),
+        columns.pseudonym[at].tobytes(),
+        int(columns.event[at]),
+        int(columns.append[at]),
+        int(columns.cell[at]),
+        columns.payload[at, :width].tobytes(),
+    )
 
 
 @pytest.mark.parametrize("countable", [True, False])
@@ -172,9 +178,9 @@ def test_batches_are_sorted_by_shard_and_period(countable):
         for at in range(len(part)):
             width = part.widths[int(part.metric[at])]
             assert not part.payload[at, width:].any()
-            found[part.chain[at].tobytes()] = (int(part.metric[at]), *plain(part, at, width))
+            found[part.chain[at].tobytes()] = (int(part.metric[at]), *row(part, at, width))
     assert found == {
-        each.chain[at].tobytes(): (each.metric, *plain(each, at))
+        each.chain[at].tobytes(): (each.metric, *row(each, at, each.payload.shape[1]))
         for each in batches
         for at in range(len(each.level))
     }
