@@ -82,8 +82,8 @@ UNUSABLE = {
     "contradiction": ("a.json", CONTRADICTORY, "has two fingerprints"),
     "collector": ("a.json", OTHERS, "collector 'another.example' must be"),
     "horizon": ("a.json", LONGER, "retention is too short"),
-    "no text": ("a.yaml", b"\xff\xfe\x00", ""),
-    "no YAML": ("a.yaml", b"metrics: [", ""),
+    "no text": ("a.yaml", b"\xff\xfe\x00", "is not text in UTF-8"),
+    "no YAML": ("a.yaml", b"metrics: [", "cannot be read as YAML"),
 }
 
 
