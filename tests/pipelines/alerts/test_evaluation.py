@@ -103,6 +103,12 @@ def test_what_lies_further_back_is_listed_and_not_sent(results):
     assert looked.undelivered == 0
 
 
+def test_a_shift_in_the_newest_window_is_sent_the_first_time(results):
+    results.write({"red": [*steady(30), *[(0.5, NOISE)] * 2]})
+    (alert,) = watching(results).look().new
+    assert (alert.since, alert.window_start) == (when(30), when(31))
+
+
 def test_a_window_is_judged_once_its_last_level_is_due(results):
     """That is a day and the resolution after its end; or as the configuration says."""
     end = START + 31 * WEEK
