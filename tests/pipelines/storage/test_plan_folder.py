@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from clientsdk.testing import small_plan
@@ -96,6 +98,14 @@ def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warn
     (warning,) = warnings
     assert warning.startswith(f"{tmp_path / 'plans' / file} is left out: ")
     assert why in warning
+
+
+def test_every_file_that_cannot_be_used_is_told(tmp_path, look, warnings):
+    put(tmp_path, "a.json", b"{")
+    put(tmp_path, "b.yaml", b"metrics: [")
+    assert look() == look() == []
+    named = [Path(warning.partition(" is left out")[0]).name for warning in warnings]
+    assert named == ["a.json", "b.yaml"]
 
 
 def test_a_file_that_is_mended_is_used_and_told_again_when_it_is_spoilt(tmp_path, look, warnings):
