@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 
 import pytest
@@ -32,6 +33,27 @@ async def test_closing_writes_what_waits() -> None:
     await asyncio.sleep(0)
     await asyncio.gather(commits.close(), waiting)
     assert store.groups == [[(0, b"a")]]
+
+
+async def test_closing_writes_what_came_while_a_group_was_written() -> None:
+    store, begun, finish = MemoryStore(), threading.Event(), threading.Event()
+    keep = store.write
+
+    def write(messages) -> None:
+        begun.set()
+        finish.wait(60)
+        keep(messages)
+
+    store.write = write
+    commits = GroupCommit(store, 0.001)
+    first = asyncio.create_task(commits.write([(0, b"a")]))
+    await asyncio.to_thread(begun.wait, 60)
+    second = asyncio.create_task(commits.write([(0, b"b")]))
+    closing = asyncio.create_task(commits.close())
+    await asyncio.sleep(0)
+    finish.set()
+    await asyncio.gather(first, second, closing)
+    assert store.groups == [[(0, b"a")], [(0, b"b")]]
 
 
 async def refused(commits: GroupCommit) -> str:
