@@ -28,8 +28,10 @@ nothing of it switches telemetry off: tests run in continuous integration too.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import gc
+import inspect
 import os
 import resource
 import shutil
@@ -137,6 +139,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     config.option.loadscopereorder = False
     return Files(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Let pytest call a test that is a coroutine, which may take ten minutes, as any other."""
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
+        pyfuncitem.obj = lambda **given: asyncio.run(asyncio.wait_for(test(**given), 600))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

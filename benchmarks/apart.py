@@ -72,10 +72,8 @@ def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") ->
     if result.rejects or result.tally.revoked:
         raise RuntimeError(f"reports of the benchmark were rejected: {result.rejects}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    tally = result.tally
-    return Aggregated(
-        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, bound
-    )
+    counted = result.tally.reports, result.tally.counted, result.size, result.runs
+    return Aggregated(*counted, cpu, wall, peak, bound)
 
 
 def _read(log: Path, registry: Registry) -> float:

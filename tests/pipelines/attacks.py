@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from step_universe import made_rows
 
 from mechanisms.arrays import Bytes, Words
 from mechanisms.base import Mechanism
@@ -178,9 +179,8 @@ def rows_of(
     levels = mechanism.levels
     event = np.repeat(draw.integers(0, 28 * 24, n) * 3_600_000, levels)
     delays = np.tile(np.array(metric.delays), n)
-    rows = Rows(
-        shard=0,
-        period=0,
+    rows = made_rows(
+        n * levels,
         widths={number: payloads.shape[2]},
         metric=np.full(n * levels, number, dtype=np.uint16),
         level=np.tile(np.arange(levels, dtype=np.uint8), n),
@@ -188,8 +188,6 @@ def rows_of(
         chain=np.repeat(chains, levels, axis=0),
         event=event,
         append=event + delays + 3_600_000,
-        countable=np.ones(n * levels, dtype=np.bool_),
-        cell=np.zeros(n * levels, dtype=np.uint8),
         payload=payloads.reshape(n * levels, -1),
     )
     return rows.select(draw.permutation(n * levels))

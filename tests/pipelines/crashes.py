@@ -40,6 +40,11 @@ def kill_at(step: str, occurrence: int = 1) -> Callable[[str], None]:
     return check
 
 
+def after_runs(number: int) -> Callable[[], bool]:
+    """Return what lets an aggregation stop after so many runs."""
+    return iter([False] * number + [True]).__next__
+
+
 def status_of_child(act: Callable[[], object]) -> int:
     """Return the exit status of a forked child that does something, 0 if it gets to the end."""
     child = os.fork()

@@ -86,18 +86,19 @@ def _message(record: LogRecord, registry: Registry, fates: Counter[str]) -> list
             fates["future"] += future
             period = event // registry.period
             over = (period + 1) * registry.period + registry.horizon <= record.append
-            if (late or future) and (over or period > record.append // registry.period):
+            timely = not (late or future)
+            if not timely and (over or period > record.append // registry.period):
                 continue
-            numbers = (int.from_bytes(each, "little") for each in (pseudonym, chain))
             rows.append(
                 Row(
-                    *numbers,
-                    first + run.metric,
-                    event,
-                    level,
-                    payload,
-                    not (late or future),
-                    record.append,
+                    pseudonym=int.from_bytes(pseudonym, "little"),
+                    chain=int.from_bytes(chain, "little"),
+                    metric=first + run.metric,
+                    event=event,
+                    level=level,
+                    payload=payload,
+                    countable=timely,
+                    append=record.append,
                 )
             )
     return rows

@@ -22,44 +22,26 @@ def ladder(*epsilons: float) -> list[dict[str, int]]:
     ]
 
 
+def metric(name: str, epsilons: tuple[float, ...], **fields: object) -> dict[str, object]:
+    once = {"kind": "first", "limit": 1}
+    own = {"name": name, "missing": False, "repeat": once, "ladder": ladder(*epsilons)}
+    return {**own, **fields}
+
+
 def category(name: str, size: int, *epsilons: float, mechanism: str = "grr") -> dict[str, object]:
-    return {
-        "name": name,
-        "type": "category",
-        "mechanism": {"name": mechanism, "domain_size": size},
-        "domain": [f"v{value}" for value in range(size)],
-        "outside": "v0",
-        "missing": False,
-        "window": 2 * DAY,
-        "repeat": {"kind": "first", "limit": 1},
-        "ladder": ladder(*epsilons),
-    }
+    domain = {"domain": [f"v{value}" for value in range(size)], "outside": "v0"}
+    used = {"name": mechanism, "domain_size": size}
+    return metric(name, epsilons, type="category", mechanism=used, window=2 * DAY, **domain)
 
 
 def string(name: str, bits: int, *epsilons: float) -> dict[str, object]:
-    return {
-        "name": name,
-        "type": "string",
-        "mechanism": {"name": "rappor", "bits": bits, "hashes": 2, "cohorts": 2},
-        "missing": False,
-        "window": 7 * DAY,
-        "repeat": {"kind": "first", "limit": 1},
-        "ladder": ladder(*epsilons),
-    }
+    used = {"name": "rappor", "bits": bits, "hashes": 2, "cohorts": 2}
+    return metric(name, epsilons, type="string", mechanism=used, window=7 * DAY)
 
 
 def number(name: str, mechanism: dict[str, object], *epsilons: float) -> dict[str, object]:
-    return {
-        "name": name,
-        "type": "number",
-        "mechanism": mechanism,
-        "outside": "clip",
-        "missing": False,
-        "range": [0.0, 100.0],
-        "window": DAY,
-        "repeat": {"kind": "every", "limit": 2},
-        "ladder": ladder(*epsilons),
-    }
+    limits = {"range": [0.0, 100.0], "outside": "clip", "repeat": {"kind": "every", "limit": 2}}
+    return metric(name, epsilons, type="number", mechanism=mechanism, window=DAY, **limits)
 
 
 THRESHOLD = {"name": "threshold", "missing": False}
@@ -81,10 +63,7 @@ def plan(
         "retention": 30 * DAY,
         "shards": 4,
         "minimum_reports": 1,
-        "ceilings": {
-            "period": round(ceiling * 1_000_000),
-            "lifetime": round(100 * ceiling * 1_000_000),
-        },
+        "ceilings": {"period": round(1e6 * ceiling), "lifetime": round(1e8 * ceiling)},
         "metrics": list(metrics),
         **changes,
     }

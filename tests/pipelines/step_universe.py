@@ -51,6 +51,25 @@ def rows_of(reports: list[Row]) -> Rows:
     )
 
 
+def made_rows(n: int, **columns: Any) -> Rows:
+    """Return rows of the metric 0; columns that are not given have zeros, and all may count."""
+    made = {
+        "shard": 0,
+        "period": 0,
+        "widths": {0: 1},
+        "metric": np.zeros(n, np.uint16),
+        "level": np.zeros(n, np.uint8),
+        "pseudonym": np.zeros((n, 2), np.uint64),
+        "chain": np.zeros((n, 2), np.uint64),
+        "event": np.zeros(n, np.int64),
+        "append": np.zeros(n, np.int64),
+        "countable": np.ones(n, np.bool_),
+        "cell": np.zeros(n, np.uint8),
+        "payload": np.zeros((n, 1), np.uint8),
+    }
+    return Rows(**(made | columns))
+
+
 def reports_of(rows: Rows) -> list[Row]:
     return [
         Row(

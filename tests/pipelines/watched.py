@@ -163,6 +163,13 @@ def streaming(state: Path, folder: Path) -> str:
     )
 
 
+def lag_of(state: Path, log: Path | lag.Watched) -> dict[str, float]:
+    """Return what the exporter says of the lag of a job, by the name of the figure."""
+    found = samples(exposition(state, log))
+    names = ("bytes", "records", "partitions", "seconds")
+    return {n: value(found, f"sotto_lag_{n}") for n in names if f"sotto_lag_{n}" in found}
+
+
 Labels = frozenset[tuple[str, str]]
 
 

@@ -145,23 +145,13 @@ def test_what_is_no_average_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("control", "treatment", "why"),
-    [
-        (
-            [0, 19],
-            [0, 500],
-            "onboarding=control at the last level: 19 reports, the plan asks for 20",
-        ),
-        (
-            [0, 500],
-            [500, 0],
-            "onboarding=treatment at the last level: 0 reports, the plan asks for 20",
-        ),
-    ],
+    ("control", "treatment", "few", "reports"),
+    [([0, 19], [0, 500], "control", 19), ([0, 500], [500, 0], "treatment", 0)],
 )
 def test_few_reports_are_not_told_from_others(
-    control: list[int], treatment: list[int], why: str
+    control: list[int], treatment: list[int], few: str, reports: int
 ) -> None:
+    why = f"onboarding={few} at the last level: {reports} reports, the plan asks for 20"
     rows = compared(PLAN, "dark", [control, treatment, [0, 500]])
     differences = [row for row in rows if row["kind"] == "difference"]
     assert differences

@@ -10,8 +10,7 @@ import json
 
 import attacks
 import pytest
-from made_documents import projection as made
-from made_documents import window_document
+from made_documents import projection, window_document
 
 from pipelines.results.documents import WindowDocument, parse
 from pipelines.results.reader import Chosen, ResultsReader
@@ -100,18 +99,6 @@ def test_a_single_device_is_no_alarm_although_it_is_certain():
     assert attacks.alarms("host", N, 10 / N, attacks.repeat, 5) == []
 
 
-def projection(generation, row, estimates):
-    return made(
-        collector=row["collector"],
-        state="mine",
-        generation=generation,
-        clock=None,
-        changed=[([row], estimates)],
-        periods=[],
-        quarantine=[],
-    )
-
-
 def page(url, *, public):
     """Return the page of the metric of a database."""
     reader = ResultsReader(url)
@@ -128,7 +115,7 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
     good, corrected = attacks.results("page", 2_000, 0, attacks.honest, 3)
     with Results(url) as database:
         database.projected("attacked.example", "mine")
-        database.project(projection(1, bad, estimates))
+        database.project(projection("attacked.example", "mine", 1, None, [([bad], estimates)]))
         [stored] = database.table(ALARMS)
     document = parse(*window_document("mine", bad, estimates, 1, "early"))
     assert isinstance(document, WindowDocument)
@@ -158,7 +145,8 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
         assert 0 < row["forged_down"] < row["forged_up"] < 0.01
 
     with Results(url) as database:
-        database.project(projection(2, {**good, "revision": 2}, corrected))
+        later = [({**good, "revision": 2},), corrected]
+        database.project(projection("attacked.example", "mine", 2, None, [later]))
         assert database.table(ALARMS) == []
     main(["estimates", "--database", url])
     assert "warning" not in capsys.readouterr().out

@@ -428,17 +428,7 @@ def test_the_values_that_are_withheld_have_a_row_together():
 
 
 def test_cells_of_two_segments_are_put_together_within_each_sum_but_never_arms():
-    reports = [
-        [0, 300],
-        [0, 5],
-        [0, 200],
-        [0, 300],
-        [0, 300],
-        [0, 400],
-        [0, 250],
-        [0, 150],
-        [0, 90],
-    ]
+    reports = [[0, n] for n in (300, 5, 200, 300, 300, 400, 250, 150, 90)]
     assert [row["segment"] for row in unions("os: [a, b], app: [x, y]", reports)] == [
         "os=a,app=y or other",
         "os=other,app=y or other",

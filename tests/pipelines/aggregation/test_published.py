@@ -11,6 +11,7 @@ import pytest
 from every_type import KINDS, counts_of, every_plan
 from numpy.typing import NDArray
 from step_plans import HOUR, PERIOD, THRESHOLD, category, number, plan
+from step_universe import made_rows
 from test_publication import fewest_touched, figures_of, separable_plan, smallest
 
 from mechanisms.frozen import replace
@@ -76,17 +77,14 @@ class Telemetry:
         chain, level, symbol = np.array(reports).T
         ids = np.stack([chain, chain], axis=1).astype(np.uint64)
         event = np.full(len(reports), START + HOUR)
-        return Rows(
-            shard=0,
+        return made_rows(
+            len(reports),
             period=2800,
-            widths={0: 1},
-            metric=np.zeros(len(reports), dtype=np.uint16),
-            level=level.astype(np.uint8),
             pseudonym=ids,
             chain=ids,
             event=event,
             append=event,
-            countable=np.ones(len(reports), dtype=np.bool_),
+            level=level.astype(np.uint8),
             cell=(chain % self.plan.cells).astype(np.uint8),
             payload=symbol.astype(np.uint8)[:, None],
         )

@@ -151,6 +151,18 @@ def batch(metric: int, n: int, seed: int) -> Batch:
     )
 
 
+def row(columns: Rows | Batch, at: int, width: int) -> tuple[object, ...]:
+    """Return one row of columns, without its metric and chain."""
+    return (
+        int(columns.level[at]),
+        columns.pseudonym[at].tobytes(),
+        int(columns.event[at]),
+        int(columns.append[at]),
+        int(columns.cell[at]),
+        columns.payload[at, :width].tobytes(),
+    )
+
+
 @pytest.mark.parametrize("countable", [True, False])
 def test_batches_are_sorted_by_shard_and_period(countable):
     batches = [batch(1, 40, 1), batch(5, 30, 2), batch(3, 0, 3), batch(0, 1, 4)]
@@ -166,21 +178,9 @@ def test_batches_are_sorted_by_shard_and_period(countable):
         for at in range(len(part)):
             width = part.widths[int(part.metric[at])]
             assert not part.payload[at, width:].any()
-            found[part.chain[at].tobytes()] = (
-                int(part.metric[at]),
-                int(part.level[at]),
-                part.pseudonym[at].tobytes(),
-                int(part.append[at]),
-                part.payload[at, :width].tobytes(),
-            )
+            found[part.chain[at].tobytes()] = (int(part.metric[at]), *row(part, at, width))
     assert found == {
-        each.chain[at].tobytes(): (
-            each.metric,
-            int(each.level[at]),
-            each.pseudonym[at].tobytes(),
-            int(each.append[at]),
-            each.payload[at].tobytes(),
-        )
+        each.chain[at].tobytes(): (each.metric, *row(each, at, each.payload.shape[1]))
         for each in batches
         for at in range(len(each.level))
     }

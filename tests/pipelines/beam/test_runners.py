@@ -10,6 +10,7 @@ import grpc
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from committed_states import committed, counted, empty_state, projected
+from crashes import after_runs
 from fake_kafka import FakeCluster, copied, install
 from report_logs import faulty, honest, write
 from run_reference import expected
@@ -101,15 +102,8 @@ def test_the_command_passes_on_what_is_not_its_own(tmp_path, capfd):
     plan = tmp_path / "plan.json"
     plan.write_bytes(plans()[0].to_json())
     (tmp_path / "log").mkdir()
-    ours = [
-        "aggregate",
-        "--plan",
-        str(plan),
-        "--log",
-        str(tmp_path / "log"),
-        "--state",
-        str(tmp_path / "s"),
-    ]
+    places = {"--plan": plan, "--log": tmp_path / "log", "--state": tmp_path / "state"}
+    ours = ["aggregate", *(str(each) for place in places.items() for each in place)]
     for theirs in (["--bogus", "3"], ["--", "--bogus", "3"]):
         assert main([*ours, *theirs]) == 2
         assert "--bogus is neither an option of this command" in capfd.readouterr().err
@@ -188,8 +182,7 @@ def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypa
 def test_what_a_worker_finds_is_the_reason(log, tmp_path):
     """And the run stays undertaken."""
     state = tmp_path / "state"
-    stops = iter([False, True])
-    aggregate(log, state, plans(), max_reports=60, stop=lambda: next(stops))
+    aggregate(log, state, plans(), max_reports=60, stop=after_runs(1))
     kept = {path: path.read_bytes() for path in (state / "logs").iterdir()}
     for path in kept:
         path.write_bytes(b"damaged")

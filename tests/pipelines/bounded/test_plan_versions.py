@@ -31,6 +31,16 @@ def log(folder: Path, under: CompiledPlan, reports: bool = True, seed: int = 1) 
     return write(folder, device.chain(under.metrics[0], START) if reports else [], lanes=1)
 
 
+def partition(folder: Path, under: CompiledPlan, devices: int, source: random.Random) -> Path:
+    """Add a partition of devices under a plan to a log."""
+    made = [Device(under, source) for _ in range(devices)]
+    sent = [one for each in made for metric in under.metrics for one in each.chain(metric, START)]
+    lane = write(folder.with_name(f"log-{under.version}"), sent, lanes=1) / "lane-0"
+    folder.mkdir(exist_ok=True)
+    lane.rename(folder / f"lane-{under.version}")
+    return folder
+
+
 @pytest.mark.parametrize("reports", [False, True], ids=["given", "counted"])
 def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(tmp_path, reports):
     """Also where nothing was counted: the directory has seen the plan."""
@@ -51,23 +61,9 @@ def test_a_metric_that_two_versions_share_is_estimated_once(tmp_path):
     changed = category("shape", 4, 0.5, 1)
     first = plan(1, 4, category("colour", 3, 0.5, 1), category("shape", 3, 0.5, 1))
     later = replace(plan(2, 4, changed, category("colour", 3, 0.5, 1)), minimum_reports=2)
-    state, sources = tmp_path / "state", []
-    source = random.Random(1)
-    for under, number in ((first, 3), (later, 5)):
-        devices = [Device(under, source) for _ in range(number)]
-        messages = [
-            sent
-            for device in devices
-            for metric in under.metrics
-            for sent in device.chain(metric, START)
-        ]
-        sources.append(write(tmp_path / f"log-{under.version}", messages, lanes=1))
-    log = tmp_path / "log"
-    log.mkdir()
-    (sources[0] / "lane-0").rename(log / "lane-1")
-    aggregate(log, state, [first])
-    (sources[1] / "lane-0").rename(log / "lane-2")
-    aggregate(log, state, [first, later])
+    state, log, source = tmp_path / "state", tmp_path / "log", random.Random(1)
+    aggregate(partition(log, first, 3, source), state, [first])
+    aggregate(partition(log, later, 5, source), state, [first, later])
     windows = projected(state)["windows"]
     found = sorted((w["metric"], w["version"], w["n"], w["minimum_reports"]) for w in windows)
     assert found == [("colour", 1, 8, 2), ("shape", 1, 3, 1), ("shape", 2, 5, 2)]
@@ -77,15 +73,10 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
     """Otherwise the same reports would stand under both; whoever follows is told so."""
     first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
     state, log, source = tmp_path / "state", tmp_path / "log", random.Random(1)
-    log.mkdir()
     given: list[CompiledPlan] = []
     for under, number in ((later, 5), (first, 3)):
-        devices = [Device(under, source) for _ in range(number)]
-        messages = [sent for device in devices for sent in device.chain(under.metrics[0], START)]
-        made = write(tmp_path / f"log-{under.version}", messages, lanes=1)
-        (made / "lane-0").rename(log / f"lane-{under.version}")
         given.append(under)
-        aggregate(log, state, given)
+        aggregate(partition(log, under, number, source), state, given)
     windows = projected(state)["windows"]
     assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
     directory = StateDirectory(state)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from committed_states import counted
-from crashes import MAX_REPORTS, World, aggregate
+from crashes import MAX_REPORTS, World, after_runs, aggregate
 from report_logs import honest, write
 from run_child import SHORT, STOPPED, run
 from run_reference import expected
@@ -106,8 +106,7 @@ def test_a_restart_takes_what_was_undertaken_though_the_log_has_grown(tmp_path, 
     assert intent is not None
     assert status(started(server, world, state, step, 1)) == STOPPED
     write(world.log, honest(3, 1, 99))
-    stops = iter([True])
-    aggregate(world.log, state, plans(), stop=lambda: next(stops))
+    aggregate(world.log, state, plans(), stop=after_runs(0))
     manifest = directory.manifest()
     assert (manifest.generation, manifest.clock) == (1, intent.clock)
     assert manifest.positions == intent.ends

@@ -13,8 +13,12 @@ from pipelines.collector.keys import AppKeys, drop_key, new_key
 from sotto.errors import ParameterError
 
 
-def test_a_new_file_is_its_owners_alone_and_keeps_its_mode(tmp_path):
-    path = tmp_path / "keys.json"
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "keys.json"
+
+
+def test_a_new_file_is_its_owners_alone_and_keeps_its_mode(tmp_path, path):
     before = os.umask(0)
     try:
         new_key(path, "app")
@@ -27,8 +31,7 @@ def test_a_new_file_is_its_owners_alone_and_keeps_its_mode(tmp_path):
     assert os.listdir(tmp_path) == ["keys.json"]
 
 
-def test_the_file_has_hashes_alone(tmp_path):
-    path = tmp_path / "keys.json"
+def test_the_file_has_hashes_alone(path):
     made = [new_key(path, app) for app in ("app", "app", "other")]
     assert len({*made}) == 3
     assert not any(key in path.read_text() for key in made)
@@ -36,16 +39,14 @@ def test_the_file_has_hashes_alone(tmp_path):
     assert {app: len(digests) for app, digests in apps.items()} == {"app": 2, "other": 1}
 
 
-def test_keys_made_at_one_time_are_all_kept(tmp_path):
-    path = tmp_path / "keys.json"
+def test_keys_made_at_one_time_are_all_kept(path):
     made: list[str] = []
     at_once(lambda _: made.append(new_key(path, "app")), range(12))
     found = AppKeys(path)
     assert [found.app_of(key) for key in made] == ["app"] * 12
 
 
-def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
-    path = tmp_path / "keys.json"
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, path, monkeypatch):
     key = new_key(path, "app")
     before = path.read_bytes()
 
@@ -60,8 +61,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["keys.json"]
 
 
-def test_a_changed_file_is_read_again_and_a_damaged_one_is_not(tmp_path):
-    path = tmp_path / "keys.json"
+def test_a_changed_file_is_read_again_and_a_damaged_one_is_not(path):
     first = new_key(path, "app")
     warned: list[str] = []
     found = AppKeys(path, warned.append)
@@ -95,15 +95,13 @@ def test_names_of_apps_are_checked(tmp_path, app):
         new_key(tmp_path / "keys.json", app)
 
 
-def test_a_key_that_nobody_has_cannot_be_dropped(tmp_path):
-    path = tmp_path / "keys.json"
+def test_a_key_that_nobody_has_cannot_be_dropped(path):
     with pytest.raises(ParameterError, match="key"):
         drop_key(path, "a")
     assert not path.exists()
 
 
-def test_a_file_of_something_else_is_not_touched(tmp_path):
-    path = tmp_path / "keys.json"
+def test_a_file_of_something_else_is_not_touched(path):
     path.write_text('{"version": 1}')
     with pytest.raises(ParameterError, match="keys"):
         new_key(path, "app")

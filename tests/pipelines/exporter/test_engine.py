@@ -18,7 +18,7 @@ import pytest
 from programs import needed
 from prometheus_client import CollectorRegistry, start_http_server
 from serving import ROOT, running, wait_until
-from watched import FakeEngine, exposition, samples, sunk, value, watched
+from watched import FakeEngine, exposition, samples, value
 
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.engine import Engine, WatchedEngine
@@ -31,7 +31,7 @@ WORKERS = "[8]{Read_reports}.sotto_worker_bytes"
 LOAD = "backPressuredTimeMsPerSecond,busyTimeMsPerSecond"
 
 
-def job(name: str, began: int, running: int = 2) -> dict[str, Any]:
+def row(name: str, began: int, running: int = 2) -> dict[str, Any]:
     tasks = {"running": running, "total": 2}
     return {"jid": f"{name}-{began}", "name": name, "state": "RUNNING", "start-time": began} | {
         "tasks": tasks
@@ -40,7 +40,7 @@ def job(name: str, began: int, running: int = 2) -> dict[str, Any]:
 
 #: Answers of Flink 1.19.3, shortened. A metric that is not known yet makes the answer empty.
 ANSWERS: dict[str, Any] = {
-    "/jobs/overview": {"jobs": [job("sotto-a", 5), job("sotto-a", 70), job("sotto-b", 90, 1)]},
+    "/jobs/overview": {"jobs": [row("sotto-a", 5), row("sotto-a", 70), row("sotto-b", 90, 1)]},
     "/jobs/sotto-a-70": {
         "vertices": [
             {"id": "r", "name": "[8]{Read reports, Decode reports, All notes}"},
@@ -119,23 +119,18 @@ def test_a_job_that_flink_does_not_know_is_not_running(flink):
     assert WatchedEngine(flink).read("c") == Engine(running=False)
 
 
-def test_a_job_manager_that_does_not_answer_is_a_source_that_cannot_be_read(tmp_path):
+def test_a_job_manager_that_does_not_answer_is_a_source_that_cannot_be_read(database):
     engine = WatchedEngine("http://127.0.0.1:9")
     with pytest.raises(UnreadableError, match="job manager"):
         engine.read("a")
-    job = watched(tmp_path)
-    url = f"sqlite:///{tmp_path / 'sunk.db'}"
-    sunk(job.state, url)
-    found = samples(exposition(None, database=url, engine=engine))
+    found = samples(exposition(None, database=database, engine=engine))
     assert value(found, "sotto_source_status", source="engine", status="unreadable") == 1
     assert "sotto_engine_running" not in found
 
 
-def test_the_engine_is_asked_for_the_job_whose_documents_the_database_has(tmp_path):
-    job, engine = watched(tmp_path), FakeEngine()
-    url = f"sqlite:///{tmp_path / 'sunk.db'}"
-    sunk(job.state, url)
-    found = samples(exposition(None, database=url, engine=engine))
+def test_the_engine_is_asked_for_the_job_whose_documents_the_database_has(job, database):
+    engine = FakeEngine()
+    found = samples(exposition(None, database=database, engine=engine))
     assert engine.asked == [StateDirectory(job.state).manifest().state]
     shown = {name: value(found, name) for name in found if name.startswith("sotto_engine_")}
     assert shown["sotto_engine_restarts_total"] == 2
@@ -157,7 +152,7 @@ class PlayedJob:
             return [{"id": "numRestarts", "value": str(0 if self.well else number)}]
         answer = ANSWERS[path.replace(self._name, "sotto-a")]
         if path == "/jobs/overview":
-            return {"jobs": [{**job(self._name, 70, 2 if self.well else 1), "jid": "sotto-a-70"}]}
+            return {"jobs": [{**row(self._name, 70, 2 if self.well else 1), "jid": "sotto-a-70"}]}
         if path.endswith("/checkpoints") and self.well:
             latest = {"completed": {"trigger_timestamp": now}, "restored": None}
             return {**answer, "latest": latest}
@@ -207,15 +202,12 @@ def prometheus(folder: Path, target: int) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.slow
 @pytest.mark.real_randomness
-def test_prometheus_fires_each_alert_on_an_engine_that_is_not_well(tmp_path):
+def test_prometheus_fires_each_alert_on_an_engine_that_is_not_well(job, database, tmp_path):
     """The exporter reads a played Flink, and a real Prometheus the exporter, under our rules."""
-    url = f"sqlite:///{tmp_path / 'sunk.db'}"
-    state = watched(tmp_path).state
-    sunk(state, url)
-    flink = PlayedJob(StateDirectory(state).manifest().state)
+    flink = PlayedJob(StateDirectory(job.state).manifest().state)
     registry = CollectorRegistry()
     with played(flink) as engine:
-        readers = StreamReaders(WatchedResults(url, 0), [], {}, WatchedEngine(engine))
+        readers = StreamReaders(WatchedResults(database, 0), [], {}, WatchedEngine(engine))
         registry.register(JobsCollector({"job": readers.readings}))
         server, thread = start_http_server(0, "127.0.0.1", registry)
         try:

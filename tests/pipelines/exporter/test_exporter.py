@@ -17,7 +17,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from report_logs import START, append
 from step_plans import plans
 from waiting import at_once, wait_until
-from watched import CANDIDATES, exposition, late_messages, samples, streaming, value, watched
+from watched import (
+    CANDIDATES,
+    exposition,
+    lag_of,
+    late_messages,
+    samples,
+    streaming,
+    value,
+    watched,
+)
 
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import reference
@@ -33,11 +42,6 @@ from sotto.log.reader import LogReader, partitions
 from sotto.wire.reasons import Reason
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    return watched(tmp_path_factory.mktemp("exporter"))
 
 
 @pytest.fixture
@@ -167,21 +171,17 @@ def test_nothing_is_written_and_no_lock_is_needed(copy):
 
 
 def test_the_lag_is_what_no_run_has_taken(copy):
-    found = samples(exposition(copy.state, copy.log))
-    assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
-    assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
+    nothing = dict.fromkeys(("bytes", "records", "partitions", "seconds"), 0)
+    assert lag_of(copy.state, copy.log) == nothing
     sent = late_messages(7)
     append(copy.log, sent)
-    found = samples(exposition(copy.state, copy.log))
-    assert value(found, "sotto_lag_bytes") == sum(16 + len(one.message) for one in sent)
-    assert value(found, "sotto_lag_records") == 7
-    assert value(found, "sotto_lag_partitions") == 1
-    age = now_ms() / 1000 - sent[0].append / 1000
-    assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=3600)
+    size = sum(16 + len(one.message) for one in sent)
+    age = pytest.approx(now_ms() / 1000 - sent[0].append / 1000, abs=3600)
+    found = lag_of(copy.state, copy.log)
+    assert found == {"bytes": size, "records": 7, "partitions": 1, "seconds": age}
     aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
-    found = samples(exposition(copy.state, copy.log))
-    assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_seconds") == 0
-    assert value(found, "sotto_run_generation") == 2
+    assert lag_of(copy.state, copy.log) == nothing
+    assert value(samples(exposition(copy.state)), "sotto_run_generation") == 2
 
 
 def test_a_long_lag_is_extrapolated(copy, monkeypatch):
@@ -193,10 +193,10 @@ def test_a_long_lag_is_extrapolated(copy, monkeypatch):
 
 
 def test_a_log_of_which_nothing_is_taken_is_all_lag(copy):
-    found = samples(exposition(copy.state.parent / "none", copy.log))
-    ends = [LogReader(lane).end() for lane in partitions(copy.log)]
-    assert value(found, "sotto_lag_bytes") == sum(ends)
-    assert value(found, "sotto_lag_seconds") == pytest.approx(now_ms() / 1000 - START / 1000, rel=1)
+    none = copy.state.parent / "none"
+    found, lag = samples(exposition(none, copy.log)), lag_of(none, copy.log)
+    assert lag["bytes"] == sum(LogReader(lane).end() for lane in partitions(copy.log))
+    assert lag["seconds"] == pytest.approx(now_ms() / 1000 - START / 1000, rel=1)
     assert value(found, "sotto_source_status", source="state", status="missing") == 1
     assert value(found, "sotto_source_status", source="database", status="missing") == 1
 

@@ -13,11 +13,6 @@ from watched import samples, value, watched
 from sotto_cli import main
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    return watched(tmp_path_factory.mktemp("command"))
-
-
 @pytest.fixture
 def served(job):
     command = [sys.executable, "-m", "sotto", "exporter", "--port", "0"]

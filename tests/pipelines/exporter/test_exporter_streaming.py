@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 
 import pytest
-from fake_kafka import FakeCluster, FakePartition, install
+from fake_kafka import FakePartition
 from kafka import TopicPartition
 from made_documents import health_document, rejects_document
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,9 +18,7 @@ from watched import (
     FakeStream,
     exposition,
     samples,
-    sunk,
     value,
-    watched,
 )
 
 from pipelines.exporter.catalogue import CATALOGUE
@@ -48,18 +46,6 @@ RUNS = {
 }
 #: Figures that depend on when and where they were read.
 OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    return watched(tmp_path_factory.mktemp("streaming"))
-
-
-@pytest.fixture
-def database(job, tmp_path):
-    url = f"sqlite:///{tmp_path / 'sunk.db'}"
-    sunk(job.state, url)
-    return url
 
 
 def test_a_sink_s_database_says_what_the_job_s_own_does(job, database):
@@ -174,64 +160,62 @@ def test_what_nobody_foresaw_is_told_without_its_words():
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    made = FakeCluster("reports-e1-p2")
-    install(monkeypatch, made)
+def topic(cluster):
     for number in (0, 0, 0, 1):
-        made.partition(number).append(now_ms() - 60_000, b"any")
-    return made
+        cluster.partition(number).append(now_ms() - 60_000, b"any")
+    return cluster
 
 
-def lag_of(*offsets: int) -> Lag:
+def lag_behind(*offsets: int) -> Lag:
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     return stream.lag({f"reports-e1-p2@one/{at}": offset for at, offset in enumerate(offsets)})
 
 
-def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster):
-    found = lag_of(1, 1)
+def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(topic):
+    found = lag_behind(1, 1)
     assert (found.records, found.lagging, found.size) == (2, 1, None)
-    assert found.oldest == cluster.partition(0).records[1].timestamp
+    assert found.oldest == topic.partition(0).records[1].timestamp
     assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
     # A partition of which the job says nothing is not read at all.
-    assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
+    assert lag_behind(3).partitions["reports-e1-p2/1"] == (0, 1)
 
 
-def test_documents_that_the_sink_has_not_taken_are_counted_by_offsets(cluster):
+def test_documents_that_the_sink_has_not_taken_are_counted_by_offsets(topic):
     name, partition = TopicPartition("reports-estimates", 0), FakePartition()
     watched = WatchedDocuments(Broker("fake:9092"), ESTIMATES_TOPIC)
     with pytest.raises(MissingError, match="no topic reports-estimates"):
         watched.read({})
-    cluster.partitions[name], cluster.ids[name.topic] = partition, "two"
+    topic.partitions[name], topic.ids[name.topic] = partition, "two"
     assert watched.read({}) == Documents(None, 0)
     for time in (5, 7, 9):
         partition.append(time, b"any")
     partition.delete_before(1)
-    made = cluster.consumers
+    made = topic.consumers
     assert [watched.read({name: at}) for at in (0, 2)] == [Documents(9, 2), Documents(9, 1)]
-    assert cluster.consumers - made == 2  # one a reading
+    assert topic.consumers - made == 2  # one a reading
 
 
-def test_what_is_given_back_is_read_too(cluster):
+def test_what_is_given_back_is_read_too(topic):
     requeue = TopicPartition("reports-requeue", 0)
-    cluster.partitions[requeue], cluster.ids["reports-requeue"] = FakePartition(), "two"
+    topic.partitions[requeue], topic.ids["reports-requeue"] = FakePartition(), "two"
     first = now_ms() - 5
-    cluster.partitions[requeue].append(first, b"again", kind=0)
+    topic.partitions[requeue].append(first, b"again", kind=0)
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
     assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
     assert stream.lag(taken).oldest == first
     # Offsets of a topic that was deleted and created again mean nothing: all is left to read.
-    cluster.ids["reports-requeue"] = "three"
+    topic.ids["reports-requeue"] = "three"
     assert stream.lag(taken | {"reports-requeue@two/0": 1}).partitions["reports-requeue/0"] == (
         0,
         1,
     )
 
 
-def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(cluster, job, tmp_path):
-    cluster.ids.clear()
+def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(topic, job, tmp_path):
+    topic.ids.clear()
     with pytest.raises(MissingError, match="called reports"):
-        lag_of(0)
+        lag_behind(0)
     unwritten = f"sqlite:///{tmp_path / 'none.db'}"
     found = samples(exposition(None, FakeStream(), database=unwritten))
     assert value(found, "sotto_source_status", source="log", status="missing") == 1

@@ -17,7 +17,7 @@ from moving_results import MovingResults
 from programs import needed
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from watched import exposition, streaming, watched
+from watched import exposition, streaming
 
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.watch import AlertWatch
@@ -54,11 +54,6 @@ def queries() -> dict[str, str]:
             assert "$" not in query
             found[f"{panel['title']} {target['refId']}"] = query
     return found
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    return watched(tmp_path_factory.mktemp("prometheus"))
 
 
 def test_rules_and_dashboard_ask_for_metrics_that_exist():

@@ -6,31 +6,23 @@ import json
 from collections import Counter
 
 import pytest
-from report_logs import write
-from requeued import FIRST_PLAN, LATE_PLAN, reports
+from requeued import BOTH, FIRST_PLAN, LATE_PLAN, aggregated
 
-from pipelines.bounded.run import aggregate
 from pipelines.requeue.contents import QuarantineEntry, QuarantineFilter, lines, rejected
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.quarantine_files import held
 from sotto.wire.decode import Reject
-from sotto.wire.format import GROUP, HEADER, ROW, Row, encode_message
+from sotto.wire.format import Row, encode_message
 from sotto.wire.reasons import Reason
 from sotto_cli import main
 
 DAY = 86_400_000
-ROW_AT = HEADER.size + GROUP.size
 METRIC = FIRST_PLAN.metrics[0]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A state directory into which a log of two plans was aggregated with one of them."""
-    made = tmp_path_factory.mktemp("quarantine")
-    (made / "late.json").write_bytes(LATE_PLAN.to_json())
-    write(made / "log", reports(8, 3))
-    aggregate(made / "log", made / "state", [FIRST_PLAN])
-    return made
+    return aggregated(tmp_path_factory.mktemp("quarantine"))
 
 
 def shown(capsys, folder, *options):
@@ -75,28 +67,28 @@ def test_a_plan_that_is_given_says_what_a_requeue_takes(capsys, folder):
 
 
 def test_filters_leave_out_what_is_not_asked_for(capsys, folder):
-    everything = documents(capsys, folder)
+    everything = documents(capsys, folder, "--plan", str(folder / "late.json"))
     times = sorted(each["appended"] for each in everything)
-    middle = times[len(times) // 2]
+    middle, late = times[len(times) // 2], LATE_PLAN.fingerprint.hex()
     directory = StateDirectory(folder / "state")
     entries = list(held(directory, directory.manifest()))
     for chosen, wanted in (
         (QuarantineFilter(since=middle), lambda each: each["appended"] >= middle),
         (QuarantineFilter(until=middle), lambda each: each["appended"] <= middle),
-        (QuarantineFilter(frozenset({Reason.LATE})), lambda each: each["reason"] == "late"),
         (
-            QuarantineFilter(plan=FIRST_PLAN.plan),
-            lambda each: str(each["plan"]).startswith("step "),
+            QuarantineFilter(frozenset({Reason.MALFORMED})),
+            lambda each: each["reason"] == "malformed",
         ),
-        (
-            QuarantineFilter(plan=LATE_PLAN.fingerprint.hex()[:12]),
-            lambda each: each["fingerprint"] == LATE_PLAN.fingerprint.hex(),
-        ),
+        (QuarantineFilter(plan="step"), lambda each: each["plan"] == "step version 1"),
+        (QuarantineFilter(plan=late[:12]), lambda each: each["fingerprint"] == late),
         (QuarantineFilter(metric=METRIC.name), lambda each: each["metric"] == METRIC.name),
     ):
-        found = rejected(entries, [FIRST_PLAN], chosen)
+        found = rejected(entries, BOTH, chosen)
         assert len(found) == sum(map(wanted, everything))
-        assert len(found) < len(everything)
+        assert 0 < len(found) < len(everything)
+    # A part of a name is no name, and seven digits of a fingerprint are too few.
+    for part in ("ste", late[:7]):
+        assert rejected(entries, BOTH, QuarantineFilter(plan=part)) == []
 
 
 def test_ids_and_bytes_are_written_out_only_when_asked_for(capsys, folder):
@@ -139,23 +131,19 @@ def test_what_came_is_said_beside_what_was_expected(each, field, detail):
     assert found["field"] == field
     assert found["detail"].startswith(detail)
     # The offset is that of the field's own bytes.
-    message, wanted = (
-        each.reject.message,
-        {
-            "event": ROW.unpack_from(each.reject.message, ROW_AT)[3].to_bytes(
-                8, "little", signed=True
-            ),
-            "level": bytes([ROW.unpack_from(each.reject.message, ROW_AT)[0]]),
-            "pseudonym": b"p" * 16,
-            "fingerprint": FIRST_PLAN.fingerprint,
-            "payload": each.group.rows[0].payload,
-            "metric": each.group.metric.to_bytes(2, "little"),
-            "width": len(each.group.rows[0].payload).to_bytes(2, "little"),
-            "shard": each.message.shard.to_bytes(2, "little"),
-            "cell": bytes([each.message.cell]),
-        }[field],
-    )
-    assert message[found["offset"] :].startswith(wanted)
+    row = each.group.rows[0]
+    wanted = {
+        "event": row.event.to_bytes(8, "little", signed=True),
+        "level": bytes([row.level]),
+        "pseudonym": b"p" * 16,
+        "fingerprint": FIRST_PLAN.fingerprint,
+        "payload": row.payload,
+        "metric": each.group.metric.to_bytes(2, "little"),
+        "width": len(row.payload).to_bytes(2, "little"),
+        "shard": each.message.shard.to_bytes(2, "little"),
+        "cell": bytes([each.message.cell]),
+    }
+    assert each.reject.message[found["offset"] :].startswith(wanted[field])
 
 
 def test_bytes_that_are_no_message_say_why():

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted
-from report_logs import write
-from requeued import BOTH, FIRST_PLAN, LATE_PLAN, reports
+from requeued import BOTH, aggregated
 
-from pipelines.bounded.run import aggregate
+from pipelines.requeue.contents import waiting_lines
 from sotto_cli import main
 
 pytestmark = pytest.mark.slow
@@ -17,14 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two plans, a log, and a state directory into which it is aggregated without the second."""
-    made = tmp_path_factory.mktemp("requeue")
-    for name, plan in (("first", FIRST_PLAN), ("late", LATE_PLAN)):
-        (made / f"{name}.json").write_bytes(plan.to_json())
-    write(made / "log", reports(8, 3))
-    aggregate(made / "log", made / "state", [FIRST_PLAN])
-    aggregate(made / "log", made / "known", BOTH)
-    return made
+    return aggregated(tmp_path_factory.mktemp("requeue"))
 
 
 def sotto(folder: Path, *more: str, plans: tuple[str, ...] = ("first", "late")) -> int:
@@ -84,8 +76,6 @@ def test_of_a_streaming_job_plans_are_given(capsys):
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown():
-    from pipelines.requeue.contents import waiting_lines
-
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
     lines = waiting_lines(waiting, {}, BOTH)
     assert lines[0] == "0 reports would be requeued"

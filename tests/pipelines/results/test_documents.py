@@ -38,6 +38,12 @@ def rows(name: str, devices: int = 50):
     return row, estimates
 
 
+def colour(most: int | None = None, devices: int = 50) -> tuple[bytes, bytes]:
+    """Return the document of a window of colours, with some of its estimates."""
+    row, estimates = rows("colour", devices)
+    return window_document("job", row, estimates[:most], 7, "late")
+
+
 @pytest.mark.parametrize("name", [metric.name for metric in PLAN.metrics])
 def test_rows_come_out_as_a_database_would_store_them(name):
     row, estimates = rows(name)
@@ -96,8 +102,7 @@ def test_periods_rejects_and_health():
 
 
 def test_what_is_no_document_is_refused():
-    row, estimates = rows("colour")
-    key, value = window_document("job", row, estimates, 7, "late")
+    key, value = colour()
     wrong: dict[str, list[object]] = {
         "schema": [2, True],
         "kind": ["other", ["window"]],
@@ -115,8 +120,7 @@ def test_what_is_no_document_is_refused():
 
 
 def test_a_value_that_no_database_takes_is_refused():
-    row, estimates = rows("colour")
-    key, value = window_document("job", row, estimates[:1], 7, "late")
+    key, value = colour(most=1)
     (estimate,) = json.loads(value)["estimates"]
     wrong = {
         "value": ["NaN", "Infinity", "1e999", "9" * 400, '"1"', "true"],
@@ -163,8 +167,7 @@ _JSON = st.recursive(
 
 @given(st.data())
 def test_nothing_but_a_format_error_comes_of_a_changed_field(data):
-    row, estimates = rows("colour", 10)
-    key, value = window_document("job", row, estimates[:1], 7, "late")
+    key, value = colour(most=1, devices=10)
     said = json.loads(value)
     place = data.draw(st.sampled_from([said, said["window"], said["estimates"][0]]))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(_JSON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "state"
 
 
-def test_retention_is_of_those_who_were_new(results: Path) -> None:
-    with ResultsReader.of_state(results) as reader:
-        found = reader.retention()
+@pytest.fixture
+def reader(results: Path) -> Iterator[ResultsReader]:
+    with ResultsReader.of_state(results) as opened:
+        yield opened
+
+
+def test_retention_is_of_those_who_were_new(reader: ResultsReader) -> None:
+    found = reader.retention()
     new = [each for each in found if each.since.timestamp() == START / 1000]
     first = {(each.segment, each.age): each for each in new}
     assert {segment for segment, _ in first} == SEGMENTS
@@ -91,14 +97,13 @@ def test_retention_is_of_those_who_were_new(results: Path) -> None:
     assert max(each.age for each in found) == 2
 
 
-def test_reports_of_a_level_that_is_withheld_count_in_retention(results: Path) -> None:
+def test_reports_of_a_level_that_is_withheld_count_in_retention(reader: ResultsReader) -> None:
     """Estimates of a segment in the first week are made of two thirds of its reports.
 
     Half of these were new, by as little noise as there is: which half of the others is chance.
     """
-    with ResultsReader.of_state(results) as reader:
-        asked = Chosen(metric="age")
-        plans, windows, rows = reader.plans(), reader.windows(asked), reader.estimates(asked)
+    asked = Chosen(metric="age")
+    plans, windows, rows = reader.plans(), reader.windows(asked), reader.estimates(asked)
     at = windows[0].window_start, "os=linux"
     for number, row in enumerate(rows):
         if (row.window_start, row.segment) == at:
@@ -111,13 +116,12 @@ def test_reports_of_a_level_that_is_withheld_count_in_retention(results: Path) -
     assert linux.items["retention", "1"].drawn.value == pytest.approx(1, abs=0.05)
 
 
-def test_who_came_back_says_how_far_and_how_often(results: Path) -> None:
-    with ResultsReader.of_state(results) as reader:
-        rows = {
-            (row.metric, row.kind, row.item): row.value
-            for row in reader.estimates()
-            if row.window_start.timestamp() == START / 1000 and not row.segment
-        }
+def test_who_came_back_says_how_far_and_how_often(reader: ResultsReader) -> None:
+    rows = {
+        (row.metric, row.kind, row.item): row.value
+        for row in reader.estimates()
+        if row.window_start.timestamp() == START / 1000 and not row.segment
+    }
     assert rows["checkout", "conversion", "cart"] == pytest.approx(2 / 3, abs=0.05)
     assert rows["checkout", "conversion", "paid"] == pytest.approx(1 / 2, abs=0.05)
     assert rows["exports", "share", "2 or more"] == pytest.approx(1 / 3, abs=0.05)
@@ -137,18 +141,17 @@ def test_the_command_prints_retention(results: Path, capsys: pytest.CaptureFixtu
     assert first["low"] < 0.5 < first["high"]
 
 
-def test_the_interface_answers_retention(results: Path) -> None:
-    with ResultsReader.of_state(results) as reader:
-        app = FastAPI()
-        app.include_router(create_router(reader))
-        query = {"metric": "age", "segment": "os=linux"}
-        first, *more = get(app, "/api/v1/retention", query).json()["retention"]
-        assert (first["age"], first["since"]) == (1, "2023-08-31T00:00:00.000Z")
-        assert first["low"] < 0.5 < first["high"]
-        assert {each["segment"] for each in more} == {"os=linux"}
-        assert get(app, "/api/v1/retention", {"metric": "exports"}).json()["retention"] == []
-        assert get(app, "/api/v1/retention", {"limit": 1}).status == 422
-        rows = get(app, "/api/v1/ranges", {"metric": "age", "by": "os"}).json()["ranges"]
+def test_the_interface_answers_retention(reader: ResultsReader) -> None:
+    app = FastAPI()
+    app.include_router(create_router(reader))
+    query = {"metric": "age", "segment": "os=linux"}
+    first, *more = get(app, "/api/v1/retention", query).json()["retention"]
+    assert (first["age"], first["since"]) == (1, "2023-08-31T00:00:00.000Z")
+    assert first["low"] < 0.5 < first["high"]
+    assert {each["segment"] for each in more} == {"os=linux"}
+    assert get(app, "/api/v1/retention", {"metric": "exports"}).json()["retention"] == []
+    assert get(app, "/api/v1/retention", {"limit": 1}).status == 422
+    rows = get(app, "/api/v1/ranges", {"metric": "age", "by": "os"}).json()["ranges"]
     pooled = [row for row in rows if row["kind"] == "retention"]
     named = sorted((row["segment"], row["item"]) for row in pooled)
     assert named == [(segment, age) for segment in ("os=linux", "os=mac") for age in "12"]
@@ -170,40 +173,39 @@ def test_ranges_have_what_people_ask_and_no_mean_of_ranks(
                 assert (name in said, "rank" in said) == (True, everything and metric != "age")
 
 
-def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(results: Path) -> None:
-    with ResultsReader.of_state(results) as reader:
-        mac, linux = (WindowRange("exports", segment=f"os={each}") for each in ("mac", "linux"))
-        rows = reader.compared(mac, linux)
-        # A version whose plan is not known is asked nothing.
-        others = [replace(row, **of) for row in rows for of in ({"version": 2}, {"kind": "group"})]
-        shown = of_range([*others, *rows], metrics_of(reader.plans()).get)
-        found = {(row.kind, row.item): row for row in shown}
+def test_of_two_shares_beyond_a_bin_each_is_what_the_share_up_to_it_leaves(
+    reader: ResultsReader,
+) -> None:
+    mac, linux = (WindowRange("exports", segment=f"os={each}") for each in ("mac", "linux"))
+    rows = reader.compared(mac, linux)
+    # A version whose plan is not known is asked nothing.
+    others = [replace(row, **of) for row in rows for of in ({"version": 2}, {"kind": "group"})]
+    shown = of_range([*others, *rows], metrics_of(reader.plans()).get)
+    found = {(row.kind, row.item): row for row in shown}
     up_to, more, rank = found["cdf", "0"], found["beyond", "0"], found["mean", ""]
     assert (more.value, more.against, rank.version) == (1 - up_to.value, 1 - up_to.against, 2)
     assert {row.version for row in shown if row.kind == "share"} == {2}
     assert (more.difference, more.low, more.high) == (-up_to.difference, -up_to.high, -up_to.low)
 
 
-def test_nothing_is_said_where_nothing_is_known(results: Path) -> None:
-    with ResultsReader.of_state(results) as reader:
-        plans, rows, windows = reader.plans(), reader.estimates(), reader.windows()
+def test_nothing_is_said_where_nothing_is_known(reader: ResultsReader) -> None:
+    plans, rows, windows = reader.plans(), reader.estimates(), reader.windows()
     none = [replace(row, value=0.0) if row.item == "0" else row for row in rows]
     assert {each.value for each in retention_of(plans, none, windows) if each.age == 1} == {None}
     withheld = [replace(row, value=None, standard_error=None) for row in rows]
     assert list(retention_of(plans, withheld, windows)) == []
 
 
-def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
+def test_the_page_of_ages_says_who_came_again(results: Path, reader: ResultsReader) -> None:
     """60 devices were new in the first week; 30 of them had a second and 20 a third."""
-    with ResultsReader.of_state(results) as reader:
-        snapshot = ResultsSnapshot(reader, reader.revision(), results)
-        [key] = (each for each in snapshot.newest if each.metric == "age")
-        shown: dict[int, Any] = {}
-        for window in snapshot.windows(key):
-            view = MetricView(snapshot, Anchors(), key=key, shown=window)
-            week = (window.window_start.timestamp() * 1000 - START) // WEEK
-            shown[week] = retention(view)
-        page = static_file(snapshot)
+    snapshot = ResultsSnapshot(reader, reader.revision(), results)
+    [key] = (each for each in snapshot.newest if each.metric == "age")
+    shown: dict[int, Any] = {}
+    for window in snapshot.windows(key):
+        view = MetricView(snapshot, Anchors(), key=key, shown=window)
+        week = (window.window_start.timestamp() * 1000 - START) // WEEK
+        shown[week] = retention(view)
+    page = static_file(snapshot)
     assert shown[0] is None
     assert [rate.value for rate in shown[1]["rates"]] == pytest.approx([1 / 2], abs=0.01)
     # Nobody was new in the second week.
@@ -218,7 +220,7 @@ def test_the_page_of_ages_says_who_came_again(results: Path) -> None:
     assert page.count("came back in time") == len(snapshot.newest) - 1
 
 
-def test_pages_begin_with_what_people_ask_of_measures(results: Path) -> None:
+def test_pages_begin_with_what_people_ask_of_measures(results: Path, reader: ResultsReader) -> None:
     """They have no mean of ranks: of 60 devices 40 exported, 20 paid, and none was old."""
     expected = {
         "age": ("mean", "", "mean", 0.0, "× 7 days, counted to 3"),
@@ -226,26 +228,25 @@ def test_pages_begin_with_what_people_ask_of_measures(results: Path) -> None:
         "exports": ("beyond", "0", "at least one", 2 / 3, "share"),
         "opened": ("share", "true", "true", 1 / 2, "share"),
     }
-    with ResultsReader.of_state(results) as reader:
-        snapshot = ResultsSnapshot(reader, reader.revision(), results)
-        assert set(snapshot.headlines) == set(snapshot.newest)
-        for key in snapshot.newest:
-            kind, item, name, value, unit = expected[key.metric]
-            windows = snapshot.windows(key)
-            view = MetricView(snapshot, Anchors(), key=key, shown=windows[0])
-            (row,) = view.headlines
-            assert (row.kind, row.item, name_of(row), row.unit) == (kind, item, name, unit)
-            assert row.value == pytest.approx(value, abs=0.01)
-            assert row.low < row.value < row.high
-            assert row.forged_down >= 0 <= row.forged_up
-            if key.metric == "checkout":
-                steps = [(each["name"], each["value"]) for each in shares(view)["chart"].table()]
-                assert [name for name, _ in steps] == ["reached cart", "reached paid"]
-                assert [each for _, each in steps] == pytest.approx([2 / 3, 1 / 3], abs=0.02)
-            card, *others = headlines(snapshot.headlines[key])
-            assert (card.kind, card.item) == (kind, item)
-            assert card not in others
-            course = snapshot.history(key, [(kind, item)], windows)
-            assert course[kind, item, ""][row.window_start] == row
-            assert snapshot.courses([row], 1) == [row]
-            assert {each.segment for each in view.all_rows if each.kind == kind} == SEGMENTS
+    snapshot = ResultsSnapshot(reader, reader.revision(), results)
+    assert set(snapshot.headlines) == set(snapshot.newest)
+    for key in snapshot.newest:
+        kind, item, name, value, unit = expected[key.metric]
+        windows = snapshot.windows(key)
+        view = MetricView(snapshot, Anchors(), key=key, shown=windows[0])
+        (row,) = view.headlines
+        assert (row.kind, row.item, name_of(row), row.unit) == (kind, item, name, unit)
+        assert row.value == pytest.approx(value, abs=0.01)
+        assert row.low < row.value < row.high
+        assert row.forged_down >= 0 <= row.forged_up
+        if key.metric == "checkout":
+            steps = [(each["name"], each["value"]) for each in shares(view)["chart"].table()]
+            assert [name for name, _ in steps] == ["reached cart", "reached paid"]
+            assert [each for _, each in steps] == pytest.approx([2 / 3, 1 / 3], abs=0.02)
+        card, *others = headlines(snapshot.headlines[key])
+        assert (card.kind, card.item) == (kind, item)
+        assert card not in others
+        course = snapshot.history(key, [(kind, item)], windows)
+        assert course[kind, item, ""][row.window_start] == row
+        assert snapshot.courses([row], 1) == [row]
+        assert {each.segment for each in view.all_rows if each.kind == kind} == SEGMENTS

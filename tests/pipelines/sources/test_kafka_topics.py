@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, rejects
+from crashes import Killed, after_runs, kill_at
 from fake_kafka import FakeCluster, FakeConsumer, FakeRecord, copied, install
 from kafka import TopicPartition
 from report_logs import START, Device, append, faulty, honest, write
@@ -60,6 +61,12 @@ def taken(cluster: FakeCluster, state: Path, **options: object) -> RunResult:
 def report(append: int, seed: int = 1) -> bytes:
     device = Device(plans()[0], random.Random(seed))
     return device.chain(device.plan.metric("colour"), append, 1)[0].message
+
+
+def append_reports(cluster: FakeCluster, number: int, *seeds: int, topic: str = NAME) -> None:
+    """Append a report of a device each to a partition."""
+    for seed in seeds:
+        cluster.partition(number, topic).append(START + DAY, report(START, seed))
 
 
 def test_poison_is_quarantined_and_the_rest_counted(cluster, tmp_path):
@@ -119,25 +126,17 @@ def test_what_is_kept_is_measured_also_where_messages_are_empty(cluster, monkeyp
     assert reader._held == 0
 
 
-class StoppedError(Exception):
-    """Ends a run where a test wants."""
-
-
-def interrupted(cluster: FakeCluster, state: Path, at: str, **options: object) -> None:
-    def stop(step: str) -> None:
-        if step == at:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        taken(cluster, state, checkpoint=stop, **options)
+def interrupted(cluster: FakeCluster, state: Path) -> None:
+    """Begin a run that is not finished."""
+    with pytest.raises(Killed):
+        taken(cluster, state, checkpoint=kill_at("begun"))
 
 
 def test_a_restart_takes_what_was_undertaken(cluster, tmp_path):
-    cluster.partition(0).append(START + DAY, report(START, 1))
-    interrupted(cluster, tmp_path, "begun")
-    cluster.partition(0).append(START + DAY, report(START, 2))
-    stops = iter([True])
-    taken(cluster, tmp_path, stop=lambda: next(stops))
+    append_reports(cluster, 0, 1)
+    interrupted(cluster, tmp_path)
+    append_reports(cluster, 0, 2)
+    taken(cluster, tmp_path, stop=after_runs(0))
     manifest = StateDirectory(tmp_path).manifest()
     assert (manifest.generation, manifest.positions) == (1, {f"{NAME}@one/0": 1})
     assert taken(cluster, tmp_path).tally.counted == 1
@@ -146,13 +145,11 @@ def test_a_restart_takes_what_was_undertaken(cluster, tmp_path):
 def test_reading_begins_where_a_topic_begins(cluster, tmp_path):
     """And what of it is deleted later without having been taken is missed, on every partition."""
     for partition in (cluster.partition(0), cluster.partition(1)):
-        partition.end = 5
-        partition.first = 5
-    cluster.partition(0).append(START + DAY, report(START, 1))
+        partition.first = partition.end = 5
+    append_reports(cluster, 0, 1)
     assert taken(cluster, tmp_path).rejects == {}
     assert StateDirectory(tmp_path).manifest().positions == {f"{NAME}@one/0": 6, f"{NAME}@one/1": 5}
-    cluster.partition(1).append(START + DAY, report(START, 2))
-    cluster.partition(1).append(START + DAY, report(START, 3))
+    append_reports(cluster, 1, 2, 3)
     cluster.partition(1).delete_before(6)
     with pytest.raises(AggregationError, match=r"p2@one/1 begins at offset 6, and 5 is the next"):
         taken(cluster, tmp_path)
@@ -162,12 +159,11 @@ def test_reading_begins_where_a_topic_begins(cluster, tmp_path):
 def test_records_deleted_uncounted_are_refused_and_then_accepted(
     cluster, tmp_path, never_taken_from
 ):
-    cluster.partition(0).append(START + DAY, report(START, 1))
+    append_reports(cluster, 0, 1)
     taken(cluster, tmp_path)
-    partition = cluster.partition(1 if never_taken_from else 0)
-    for seed in (2, 3, 4):
-        partition.append(START + DAY, report(START, seed))
-    partition.delete_before(partition.end - 1)
+    number = 1 if never_taken_from else 0
+    append_reports(cluster, number, 2, 3, 4)
+    cluster.partition(number).delete_before(cluster.partition(number).end - 1)
     with pytest.raises(AggregationError, match=r"deleted uncounted.*--accept-loss"):
         taken(cluster, tmp_path)
     assert StateDirectory(tmp_path).manifest().generation == 1
@@ -178,11 +174,9 @@ def test_records_deleted_uncounted_are_refused_and_then_accepted(
 
 
 def test_records_deleted_within_what_was_undertaken(cluster, tmp_path):
-    partition = cluster.partition(0)
-    for seed in (1, 2, 3):
-        partition.append(START + DAY, report(START, seed))
-    interrupted(cluster, tmp_path, "begun")
-    partition.delete_before(2)
+    append_reports(cluster, 0, 1, 2, 3)
+    interrupted(cluster, tmp_path)
+    cluster.partition(0).delete_before(2)
     with pytest.raises(AggregationError, match="deleted uncounted"):
         taken(cluster, tmp_path)
     result = aggregate(cluster.source(accept_loss=True), tmp_path, plans())
@@ -190,9 +184,8 @@ def test_records_deleted_within_what_was_undertaken(cluster, tmp_path):
 
 
 def test_another_topic_is_not_taken_for_the_one_that_was(cluster, tmp_path):
+    append_reports(cluster, 0, 1, 2)
     partition = cluster.partition(0)
-    partition.append(START + DAY, report(START, 1))
-    partition.append(START + DAY, report(START, 2))
     taken(cluster, tmp_path)
     before = committed(tmp_path)
     cluster.ids[NAME] = "two"
@@ -217,14 +210,14 @@ def test_a_new_epoch_follows_an_aggregated_one(monkeypatch, tmp_path):
     old, new, other = "reports-e1-p1", "reports-e2-p2", "fleet-e1-p1"
     cluster = FakeCluster(old, new, other)
     install(monkeypatch, cluster)
-    cluster.partition(0, old).append(START + DAY, report(START, 1))
+    append_reports(cluster, 0, 1, topic=old)
     aggregate(cluster.source(old), tmp_path, plans())
-    cluster.partition(0, old).append(START + DAY, report(START, 2))
-    cluster.partition(1, new).append(START + DAY, report(START, 3))
+    append_reports(cluster, 0, 2, topic=old)
+    append_reports(cluster, 1, 3, topic=new)
     with pytest.raises(AggregationError, match="counted"):
         aggregate(cluster.source(new), tmp_path, plans())
     assert aggregate(cluster.source(old, new), tmp_path, plans()).tally.counted == 2
-    cluster.partition(0, new).append(START + DAY, report(START, 4))
+    append_reports(cluster, 0, 4, topic=new)
     assert aggregate(cluster.source(new), tmp_path, plans()).tally.counted == 1
     del cluster.topics[old]
     assert aggregate(cluster.source(new), tmp_path, plans()).runs == 0
@@ -240,9 +233,9 @@ def test_an_older_epochs_partition_of_which_nothing_was_taken_is_looked_at(monke
     old, new = "reports-e1-p2", "reports-e2-p2"
     cluster = FakeCluster(old, new)
     install(monkeypatch, cluster)
-    cluster.partition(0, old).append(START + DAY, report(START, 1))
+    append_reports(cluster, 0, 1, topic=old)
     aggregate(cluster.source(old), tmp_path, plans())
-    cluster.partition(1, old).append(START + DAY, report(START, 2))
+    append_reports(cluster, 1, 2, topic=old)
     with pytest.raises(
         AggregationError, match=r"e1-p2@one/1 has 1 messages that have not been counted"
     ):
@@ -252,7 +245,7 @@ def test_an_older_epochs_partition_of_which_nothing_was_taken_is_looked_at(monke
 
 
 def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster, tmp_path):
-    cluster.partition(0).append(START + DAY, report(START, 1))
+    append_reports(cluster, 0, 1)
     append(tmp_path / "log", [(START + DAY, report(START, 1))])
     aggregate(tmp_path / "log", tmp_path / "one", plans())
     taken(cluster, tmp_path / "two")
@@ -303,9 +296,9 @@ def test_a_broker_is_not_blamed_for_the_time_that_records_take_to_write(cluster,
 @pytest.mark.parametrize("within_a_job", [False, True])
 def test_a_broker_that_falls_silent_is_an_error(cluster, tmp_path, within_a_job):
     """It can be tried again, unlike a job that fails."""
-    cluster.partition(0).append(START + DAY, report(START, 1))
+    append_reports(cluster, 0, 1)
     if within_a_job:
-        interrupted(cluster, tmp_path, "begun")
+        interrupted(cluster, tmp_path)
     cluster.silent = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kafka_reader, "PATIENCE", 0.05)
@@ -330,7 +323,7 @@ def test_partitions_that_were_added_keep_nothing_from_being_counted(cluster, mon
         return found
 
     monkeypatch.setattr(cluster, "check", check)
-    cluster.partition(1).append(START + DAY, report(START, 1))
+    append_reports(cluster, 1, 1)
     assert taken(cluster, tmp_path).tally.counted == 1
 
 

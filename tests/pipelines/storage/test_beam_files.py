@@ -11,7 +11,7 @@ from pathlib import Path
 import memory_files
 import pytest
 from committed_states import committed, counted, projected
-from crashes import MAX_REPORTS, Killed, World, kill_at
+from crashes import MAX_REPORTS, Killed, World, after_runs, kill_at
 from memory_files import FILES
 from report_logs import honest, write
 from requeued import BOTH, FIRST_PLAN, reports
@@ -112,9 +112,8 @@ def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(tmp_path, 
 
 
 def test_a_state_that_was_restored_from_a_copy_removes_nothing(world):
-    state, stops = world.new_state(), iter([False, True])
-    third = MAX_REPORTS // 2
-    aggregate(world.log, state, plans(), max_reports=third, stop=lambda: next(stops))
+    state, third = world.new_state(), MAX_REPORTS // 2
+    aggregate(world.log, state, plans(), max_reports=third, stop=after_runs(1))
     copy = (state / "MANIFEST.json").read_bytes()
     assert aggregate(world.log, state, plans(), max_reports=third).runs == 2
     files.replace(state / "MANIFEST.json", copy)

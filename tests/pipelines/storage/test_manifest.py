@@ -61,11 +61,6 @@ def test_it_comes_back_as_it_was_stored():
     assert JobOutput.from_json(written.to_json()) == written
 
 
-def test_a_commit_adds_to_the_tally():
-    written = JobOutput(tally=Tally(9, -4, 3, 2, 1))
-    assert advance(manifest(), intent(44), written, TERMS).tally == Tally(109, 46, 23, 7, 2)
-
-
 def test_any_byte_that_changes_or_is_missing_is_noticed():
     """One digit of ``clock`` or ``first_open`` would let a run reject all that comes as late."""
     for stored, read in ((manifest().to_json(), Manifest.from_json), (BEGUN, Intent.from_json)):
@@ -97,7 +92,8 @@ def test_what_is_none_is_refused(content):
 
 
 def test_a_commit_takes_over_what_was_written():
-    written = JobOutput({(1, 0): NEXT, (4, 0): NEW}, frozenset([3, 4]), {"malformed": 1})
+    states, tally = {(1, 0): NEXT, (4, 0): NEW}, Tally(9, -4, 3, 2, 1)
+    written = JobOutput(states, frozenset([3, 4]), {"malformed": 1}, tally)
     after = advance(manifest(), intent(44), written, TERMS)
     assert after == replace(
         manifest(),
@@ -109,6 +105,7 @@ def test_a_commit_takes_over_what_was_written():
         parts={1: 4, 3: 1, 4: 1},
         pages={-1: 2, 3: 5, 4: 5},
         quarantine=(*manifest().quarantine, Quarantined(5, 44, {"malformed": 1})),
+        tally=Tally(109, 46, 23, 7, 2),
         lineage=after.lineage,
         time=after.time,
     )

@@ -26,6 +26,7 @@ def with_grace(plan, grace):
 
 
 CONTRADICTORY = with_grace(FIRST, FIRST.grace // 2)
+OTHERS = replace(SECOND, collector="another.example")
 LONGER = with_grace(SECOND, 2 * FIRST.grace)
 
 
@@ -77,32 +78,35 @@ def test_files_are_found_when_they_are_put_there(tmp_path, look, warnings):
     assert warnings == []
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"{", "is not a compiled plan"),
-        (b"\xff\xfe", "is not a compiled plan"),
-        (CONTRADICTORY, "has two fingerprints"),
-        (replace(SECOND, collector="another.example"), "collector 'another.example' must be"),
-        (LONGER, "retention is too short"),
-    ],
-    ids=["cut", "bytes", "contradiction", "collector", "horizon"],
-)
-def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warnings, content, why):
-    put(tmp_path, "a.json", content)
+#: Files that cannot be used: their names, contents, and why.
+UNUSABLE = {
+    "cut": ("a.json", b"{", "is not a compiled plan"),
+    "bytes": ("a.json", b"\xff\xfe", "is not a compiled plan"),
+    "contradiction": ("a.json", CONTRADICTORY, "has two fingerprints"),
+    "collector": ("a.json", OTHERS, "collector 'another.example' must be"),
+    "horizon": ("a.json", LONGER, "retention is too short"),
+    "no text": ("a.yaml", b"\xff\xfe\x00", "is not text in UTF-8"),
+    "no YAML": ("a.yaml", b"metrics: [", "cannot be read as YAML"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warnings, name):
+    file, content, why = UNUSABLE[name]
+    put(tmp_path, file, content)
     put(tmp_path, "b.json", SECOND)
     assert look() == look() == [SECOND]
     (warning,) = warnings
-    assert warning.startswith(f"{tmp_path / 'plans' / 'a.json'} is left out: ")
+    assert warning.startswith(f"{tmp_path / 'plans' / file} is left out: ")
     assert why in warning
 
 
-def test_yaml_that_is_not_text_is_told(tmp_path, look, warnings):
-    put(tmp_path, "a.yaml", b"\xff\xfe\x00")
+def test_every_file_that_cannot_be_used_is_told(tmp_path, look, warnings):
+    put(tmp_path, "a.json", b"{")
     put(tmp_path, "b.yaml", b"metrics: [")
-    assert look() == []
+    assert look() == look() == []
     named = [Path(warning.partition(" is left out")[0]).name for warning in warnings]
-    assert named == ["a.yaml", "b.yaml"]
+    assert named == ["a.json", "b.yaml"]
 
 
 def test_candidates_are_those_that_their_file_has_now(tmp_path, source, warnings):

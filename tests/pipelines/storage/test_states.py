@@ -167,12 +167,17 @@ def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path):
     assert after.over_budget >= before.over_budget
 
 
-@pytest.mark.parametrize("short", [0, 1 << 16])
-def test_damage_is_an_error_that_names_the_file(tmp_path, monkeypatch, short):
-    monkeypatch.setattr(storedstates, "SHORT", short)
-    kept = Kept(tmp_path)
+@pytest.fixture(params=[0, 1 << 16])
+def one(tmp_path, monkeypatch, request):
+    """A state in one file, a snapshot or a log."""
+    monkeypatch.setattr(storedstates, "SHORT", request.param)
+    kept = Kept(tmp_path / "one")
     kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
-    (path,) = kept.paths
+    return kept
+
+
+def test_damage_is_an_error_that_names_the_file(one):
+    (path,) = one.paths
     content = path.read_bytes()
     for damaged in (
         b"",
@@ -183,31 +188,24 @@ def test_damage_is_an_error_that_names_the_file(tmp_path, monkeypatch, short):
     ):
         path.write_bytes(damaged)
         with pytest.raises(FormatError, match=path.name):
-            kept.read()
+            one.read()
     path.unlink()
     with pytest.raises(FileNotFoundError, match=path.name):
-        kept.read()
+        one.read()
 
 
-@pytest.mark.parametrize("short", [0, 1 << 16])
-def test_a_sound_file_of_another_state_is_an_error(tmp_path, monkeypatch, short):
+def test_a_sound_file_of_another_state_is_an_error(one):
     """Names may be mixed up by whoever restores a copy."""
-    monkeypatch.setattr(storedstates, "SHORT", short)
-    kept = Kept(tmp_path)
-    kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
-    (path,) = kept.paths
+    (path,) = one.paths
     other = path.with_name(f"{NUMBER + 1}.{SHARD}.1")
     path.rename(other)
     match = f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
     with pytest.raises(FormatError, match=match):
-        kept.states.read(NUMBER + 1, SHARD, kept.held)
+        one.states.read(NUMBER + 1, SHARD, one.held)
 
 
-@pytest.mark.parametrize("short", [0, 1 << 16])
-def test_a_sound_file_of_another_copy_is_an_error(tmp_path, monkeypatch, short):
-    monkeypatch.setattr(storedstates, "SHORT", short)
-    one, other = Kept(tmp_path / "one"), Kept(tmp_path / "other")
-    one.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
+def test_a_sound_file_of_another_copy_is_an_error(tmp_path, one):
+    other = Kept(tmp_path / "other")
     other.take(rows_of(random_rows(2, size=90, pseudonyms=20, honest=1)))
     one.paths[0].write_bytes(other.paths[0].read_bytes())
     with pytest.raises(FormatError, match=r"it has \d+ bytes, and \d+ were written"):

@@ -64,12 +64,17 @@ def cells(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
+def course(app, query: str) -> list[dict[str, str]]:
+    """Return the rows of the chart over time, for what is chosen."""
+    return cells(ask(app, f"{THEME}/charts/course-1.csv?{query}").text)
+
+
 def post(app, body: str, kind: str = "application/json"):
     return ask(app, "/api/v1/notes", "POST", body.encode(), content_type=kind)
 
 
 def test_the_figures_over_time_are_those_that_are_chosen(plain):
-    rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?item=share+other").text)
+    rows = course(plain, "item=share+other")
     assert {row["figure"] for row in rows} == {"other"}
     assert [row["value"] for row in rows] == ["-0.01", "0.0", "0.01"]
     shown = ask(plain, f"{THEME}?item=share+other").text
@@ -78,9 +83,7 @@ def test_the_figures_over_time_are_those_that_are_chosen(plain):
 
 
 def test_a_segment_is_drawn_beside_the_whole(plain):
-    rows = cells(
-        ask(plain, f"{THEME}/charts/course-1.csv?segment=os%3Dlinux&item=share+light").text
-    )
+    rows = course(plain, "segment=os%3Dlinux&item=share+light")
     by_line = {
         of: [row["value"] for row in rows if row["of"] == of] for of in ("all reports", "os=linux")
     }
@@ -96,7 +99,7 @@ def test_the_band_of_forged_reports_is_behind_that_of_the_noise(plain, under, ba
 
 
 def test_each_segment_is_a_panel_of_one_scale(plain):
-    rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?segment=os").text)
+    rows = course(plain, "segment=os")
     assert {row["figure"] for row in rows} == {"os=linux: light", "os=<b>: light"}
     drawn = ask(plain, f"{THEME}/charts/course-1.svg?segment=os").text
     ticks = Counter(re.findall(r">(-?[\d.]+) %<", drawn))
@@ -106,8 +109,7 @@ def test_each_segment_is_a_panel_of_one_scale(plain):
 
 def test_a_range_limits_the_chart_and_what_it_is_compared_with_widens_it(plain):
     def starts(query: str) -> set[str]:
-        rows = cells(ask(plain, f"{THEME}/charts/course-1.csv?{query}").text)
-        return {row["window_start"][:10] for row in rows}
+        return {row["window_start"][:10] for row in course(plain, query)}
 
     assert starts("since=2025-01-09") == {"2025-01-09", "2025-01-16"}
     assert starts("since=2025-01-09&against=2025-01-02..2025-01-09") == {
@@ -126,7 +128,7 @@ def test_a_page_does_not_wait_for_a_chart_of_many_windows(tmp_path):
     shown = ask(app, THEME).text
     assert 'role="img"' not in shown
     assert f'src="{THEME}/charts/course-1.svg?' in shown
-    assert len(cells(ask(app, f"{THEME}/charts/course-1.csv?item=share+light").text)) == 80
+    assert len(course(app, "item=share+light")) == 80
 
 
 @pytest.mark.parametrize("name", ["course-1", "shares-1", "segments-1", "sharpening-1"])

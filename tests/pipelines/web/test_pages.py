@@ -44,13 +44,24 @@ def snapshot_of(url: str) -> ResultsSnapshot:
     return ResultsSnapshot(reader, reader.revision())
 
 
+def metric_view(snapshot, name, at=None, *, public=False, links=None) -> MetricView:
+    """Return the view of a window of a metric: the newest that is shown, or by its place."""
+    key = next(each for each in snapshot.newest if each.metric == name)
+    windows = snapshot.windows(key)
+    shown = views.newest(windows) if at is None else windows[at]
+    return MetricView(snapshot, links or rendering.ServedLinks(), public, key=key, shown=shown)
+
+
+def section(view, named) -> str:
+    """Return a section of a metric's page by its title."""
+    return next(html for _, title, html in rendering.make(METRIC, view).sections if title == named)
+
+
 def page(snapshot, which, *, public=False, name=None) -> str:
     links = rendering.ServedLinks()
     view = PageView(snapshot, links, public)
     if which is METRIC:
-        key = next(each for each in snapshot.newest if each.metric == name)
-        shown = views.newest(snapshot.windows(key))
-        view = MetricView(snapshot, links, public, key=key, shown=shown)
+        view = metric_view(snapshot, name, public=public)
     elif which is PLAN_PAGE:
         view = PlanView(snapshot, links, public, plan=PLAN)
     return rendering.served_page(rendering.make(which, view), leave=False)
@@ -107,9 +118,8 @@ def test_colours_are_the_stylesheet_s(file, file_html):
 
 def test_what_is_withheld_is_named_with_its_reason(snapshot, file_html):
     assert "from 9 Jan 2025, is withheld: 7 reports, the plan asks for 20" in file_html.text
-    key = next(each for each in snapshot.newest if each.metric == "speed")
-    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[-1])
-    html = Html(rendering.served_page(rendering.make(METRIC, view), leave=False))
+    made = rendering.make(METRIC, metric_view(snapshot, "speed", -1))
+    html = Html(rendering.served_page(made, leave=False))
     assert "Estimates are withheld: 7 reports, the plan asks for 20" in html.text
     assert "12.5" not in html.text
 
@@ -212,22 +222,17 @@ def test_every_kind_has_a_sentence():
 
 
 def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
-    key = next(each for each in snapshot.newest if each.metric == "theme")
-    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[0])
+    view = metric_view(snapshot, "theme", 0)
     counts, _, errors = zip(*metric.sharpening(view)["levels"], strict=True)
     assert counts == (0, 300, 600)
-    made = rendering.make(METRIC, view)
-    (html,) = [html for _, title, html in made.sections if title == "How the window sharpens"]
+    html = section(view, "How the window sharpens")
     assert re.findall(r'</th><td class="n">([0-9.]+)</td>', html) == ["0.5", "1", "2"]
     assert list(errors) == sorted(errors, reverse=True)
     assert 0.01 < errors[-1] < 0.05
 
 
 def test_segments_are_a_plot_and_a_table_and_withheld_ones_say_so(snapshot):
-    key = next(each for each in snapshot.newest if each.metric == "theme")
-    view = MetricView(snapshot, rendering.Anchors(), key=key, shown=snapshot.windows(key)[-1])
-    made = rendering.make(METRIC, view)
-    (html,) = [html for _, title, html in made.sections if title == "By segment"]
+    html = section(metric_view(snapshot, "theme", -1, links=rendering.Anchors()), "By segment")
     shown = Html(str(html))
     assert "os=linux: light: 70 %, interval of 95 % 66 % to 74 %" in shown.text
     assert "withheld: 7 reports, the plan asks for 20" in shown.text
