@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from enum import Enum
 from os import getpid
 from sqlite3 import Connection, Cursor
@@ -24,11 +24,12 @@ from time import monotonic
 
 from clientsdk import diagnostics, lifecycle
 from clientsdk.outcomes import CLOSED
-from clientsdk.store import schema
+from clientsdk.store import rollback_guard, schema
 from sotto.errors import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Protocol
 else:
     Protocol = object
@@ -216,7 +217,14 @@ class DeviceDatabase(lifecycle.Forkable):
         found = self.place = self._where()
         if found is None and not create:
             raise self.unusable(_GONE)
-        self.connection = connection = schema.connect(self.path, create=create)
+        try:
+            with self._alone() if found is None else nullcontext():
+                self.connection = connection = schema.connect(self.path, create=create)
+        except StoreError as error:
+            if isinstance(error, schema.DamagedError) or self._where() == found:
+                raise
+            # Another process has set a damaged file aside meanwhile.
+            return self._connect(create=create)
         self.cursor, self._cursor_of = connection.cursor(), connection
         self.place = self._where()
         if found not in (None, self.place):
@@ -224,6 +232,15 @@ class DeviceDatabase(lifecycle.Forkable):
             self.disconnect()
             return self._connect(create=create)
         return connection
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Keep others from setting a damaged file aside while a new one is made in its place.
+
+        They would remove its index.
+        """
+        if self.path is None or not os.path.exists(self.path + rollback_guard.SUFFIX):
+            return nullcontext()
+        return rollback_guard.locked(self.path, anyway=True)
 
     def _where(self) -> tuple[int, int] | None:
         if self.path is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -145,6 +146,37 @@ client.close()
         assert worker.returncode == 0, err
         said.add(out)
     assert len(said) == 1
+    assert aside(path) == ["device.db-damaged-1"]
+
+
+def test_a_new_file_waits_until_the_damaged_one_is_set_aside(path):
+    """Setting it aside ends by removing its index, which would be the new file's."""
+    live(path)
+    remove(path, "", "-wal", "-shm")
+    with ThreadPoolExecutor(1) as pool:
+        with rollback_guard.locked(str(path)):
+            made = pool.submit(lambda: device(path, seed=2).close())
+            with pytest.raises(TimeoutError):
+                made.result(timeout=0.2)
+            assert not path.exists()
+        made.result(timeout=600)
+    assert path.exists()
+
+
+def test_a_file_that_is_set_aside_while_it_is_opened_is_made_anew(path, monkeypatch):
+    live(path)
+    place = path.stat().st_dev, path.stat().st_ino
+    original = schema.connect
+
+    def late(name, *, create):
+        if not aside(path):
+            assert damaged_files.set_aside(str(path), place, START)
+            raise StoreError("there is no such file")
+        return original(name, create=create)
+
+    monkeypatch.setattr(schema, "connect", late)
+    with device(path, seed=2, now=START + WEEK) as client:
+        assert client.ledger().damaged == 1
     assert aside(path) == ["device.db-damaged-1"]
 
 
