@@ -214,14 +214,16 @@ class DeviceDatabase(lifecycle.Forkable):
 
     def _connect(self, *, create: bool) -> Connection:
         # Recovery must know which file it was that could not be opened.
-        found = self.place = self._where()
+        found = self._where()
         if found is None and not create:
             raise self.unusable(_GONE)
+        self.place = found
         try:
-            with self._alone() if found is None else nullcontext():
-                self.connection = connection = schema.connect(self.path, create=create)
+            with self.alone() if found is None else nullcontext():
+                # One that was found and has gone meanwhile is made under the lock, and not here.
+                self.connection = connection = schema.connect(self.path, create=found is None)
         except StoreError as error:
-            if isinstance(error, schema.DamagedError) or self._where() == found:
+            if found is None or isinstance(error, schema.DamagedError) or self._where() == found:
                 raise
             # Another process has set a damaged file aside meanwhile.
             return self._connect(create=create)
@@ -233,14 +235,18 @@ class DeviceDatabase(lifecycle.Forkable):
             return self._connect(create=create)
         return connection
 
-    def _alone(self) -> AbstractContextManager[object]:
+    def alone(self, *, anyway: bool = False) -> AbstractContextManager[object]:
         """Keep others from setting a damaged file aside while a new one is made in its place.
 
         They would remove its index.
         """
         if self.path is None or not os.path.exists(self.path + rollback_guard.SUFFIX):
             return nullcontext()
-        return rollback_guard.locked(self.path, anyway=True)
+        return rollback_guard.locked(self.path, anyway=anyway)
+
+    def moved(self) -> bool:
+        """Whether the file that was opened is not in its place any more."""
+        return self.place not in (None, self._where())
 
     def _where(self) -> tuple[int, int] | None:
         if self.path is None:

@@ -59,10 +59,16 @@ def open_store(
         except schema.DamagedError:
             if last or store.path is None:
                 raise
-            if is_of_another(store.path, plan):
+            with store.database.alone():
+                another = is_of_another(store.path, plan)
+            if another:
                 raise PlanError(_ANOTHER % store.database.name) from None
             if not damaged_files.set_aside(store.path, store.database.place, now):
                 raise StoreError(_NO_STORE % store.database.name) from None
+        except StoreError:
+            # Another process may have set a damaged file aside since it was opened.
+            if last or not store.database.moved():
+                raise
     return store
 
 
@@ -111,8 +117,13 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             due = outbox.next_due(connection)
             store.outbox.soonest = schema.NEVER if due is None else due
         store.finish_erasure()
-    except BaseException:
+    except BaseException as error:
+        # Whoever closes a file last removes its log and index, by their names: not a new file's.
         # The interrupted call may still hold the store, until the interrupt has gone through.
+        with suppress(StoreError):
+            if isinstance(error, schema.DamagedError):
+                with store.database.alone(anyway=True):
+                    store.close()
         with suppress(StoreError):
             store.close()
         raise

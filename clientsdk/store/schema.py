@@ -150,6 +150,8 @@ def connect(path: str | None, *, create: bool) -> Connection:
             return _configured(_opened(":memory:"))
         if create:
             _restrict(path)
+        else:
+            make_private(path)
         deadline = time.monotonic() + PATIENCE
         connection = _opened(uri_of(path))
         try:
