@@ -197,7 +197,7 @@ def test_a_withdrawal_is_kept(agreed, cause, monkeypatch):
 
 def test_a_withdrawal_holds_on_a_full_disk(agreed, monkeypatch):
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(agreed))
-    monkeypatch.setattr("clientsdk.store.schema._restrict", Mock(side_effect=error))
+    monkeypatch.setattr("clientsdk.store.schema.make_private", Mock(side_effect=error))
     client = opened(agreed)
     assert "No space left" in client.stats().disabled
     assert not client.withdraw_consent()
