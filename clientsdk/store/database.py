@@ -218,15 +218,9 @@ class DeviceDatabase(lifecycle.Forkable):
         if found is None and not create:
             raise self.unusable(_GONE)
         self.place = found
-        try:
-            with self.alone() if found is None else nullcontext():
-                # One that was found and has gone meanwhile is made under the lock, and not here.
-                self.connection = connection = schema.connect(self.path, create=found is None)
-        except StoreError as error:
-            if found is None or isinstance(error, schema.DamagedError) or self._where() == found:
-                raise
-            # Another process has set a damaged file aside meanwhile.
-            return self._connect(create=create)
+        with self.alone() if found is None else nullcontext():
+            # One that was found and has gone meanwhile is made under the lock, and not here.
+            self.connection = connection = schema.connect(self.path, create=found is None)
         self.cursor, self._cursor_of = connection.cursor(), connection
         self.place = self._where()
         if found not in (None, self.place):
@@ -238,7 +232,8 @@ class DeviceDatabase(lifecycle.Forkable):
     def alone(self, *, anyway: bool = False) -> AbstractContextManager[object]:
         """Keep others from setting a damaged file aside while a new one is made in its place.
 
-        They would remove its index.
+        They would remove its index. If the lock cannot be had in time, what follows is done
+        ``anyway`` or not at all.
         """
         if self.path is None or not os.path.exists(self.path + rollback_guard.SUFFIX):
             return nullcontext()

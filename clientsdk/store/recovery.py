@@ -118,12 +118,11 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             store.outbox.soonest = schema.NEVER if due is None else due
         store.finish_erasure()
     except BaseException as error:
-        # Whoever closes a file last removes its log and index, by their names: not a new file's.
+        if isinstance(error, schema.DamagedError):
+            # Whoever closes a file last removes its log and index by name: not a new file's.
+            with suppress(StoreError), store.database.alone(anyway=True):
+                store.close()
         # The interrupted call may still hold the store, until the interrupt has gone through.
-        with suppress(StoreError):
-            if isinstance(error, schema.DamagedError):
-                with store.database.alone(anyway=True):
-                    store.close()
         with suppress(StoreError):
             store.close()
         raise
