@@ -22,7 +22,6 @@ from clientsdk.settings import (
     checked_path,
     checked_publisher,
     checked_segments,
-    checked_time,
     configured,
     read_plan,
 )
@@ -43,7 +42,7 @@ from sotto.plan.compiled import Ceilings, CompiledPlan, check
 # client imports do without typing: type checkers take any TYPE_CHECKING for true.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from typing import Any, Literal, Self, Unpack
 
     from clientsdk.consent import ConsentKeeper
@@ -737,20 +736,17 @@ class Client(Unshared):
         waits = self._outgoing.totals() if self._is_open else (0, 0, 0)
         return self._tally.stats(waits, self._errors.why)
 
-    def preview(self, at: float | datetime | None = None) -> Preview:
+    def preview(self) -> Preview:
         """Return exactly what would be sent, byte for byte, if nothing more were recorded.
 
-        With ``at``, a datetime or seconds since the epoch, it is what one flush would send then; by
-        default everything that is still to be sent, each report when it is due. Nothing is sent or
-        charged. Items counted in a period that is over are drawn and stored first; of those still
-        being counted nothing is drawn or shown. Raises StoreError as :meth:`ledger` does. To be
-        shown to the person at this device, and never logged.
+        Each report is shown as it is sent when it is due. Nothing is sent or charged. Items counted
+        in a period that is over are drawn and stored first; of those still being counted nothing is
+        drawn or shown. Raises StoreError as :meth:`ledger` does. To be shown to the person at this
+        device, and never logged.
         """
         from clientsdk.preview import preview
 
         self._errors.refuse_if_switched_off("what would be sent cannot be read")
         now = self._now()
         self._outgoing.settle(now)
-        return preview(
-            self._store, self._outgoing.sender, checked_time(at, now), once=at is not None
-        )
+        return preview(self._store, self._outgoing.sender, now)

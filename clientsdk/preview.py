@@ -118,8 +118,8 @@ class Preview:
     __str__ = in_words
 
 
-def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
-    """Return what flushes would send: one now, or unless ``once`` one whenever something is due."""
+def preview(store: Store, original: Sender, now: int) -> Preview:
+    """Return what flushes would send, one now and one whenever something is due."""
     # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
     copy = _blank(store.plans.opened, store.own, store.clock)
     try:
@@ -131,7 +131,7 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
         with copy.transaction(READ) as memory:
             copy.adopt(memory)
         publisher = MemoryPublisher()
-        return _played(copy, original.over(copy, publisher), publisher, now, once=once)
+        return _played(copy, original.over(copy, publisher), publisher, now)
     finally:
         # The interrupted call may still hold the copy, until the interrupt has gone through.
         with suppress(StoreError):
@@ -162,7 +162,7 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
         if not copy.consented:
             return Preview(())
         publisher = MemoryPublisher()
-        return _played(copy, Sender(copy, publisher), publisher, now, once=False)
+        return _played(copy, Sender(copy, publisher), publisher, now)
     except (sqlite3.Error, TypeError, ValueError) as error:
         raise StoreError(f"{os.fspath(path)} cannot be read as a device's file: {error}") from error
     finally:
@@ -177,9 +177,7 @@ def _blank(plan: CompiledPlan, own: Ceilings, clock: Callable[[], int]) -> Store
     return copy
 
 
-def _played(
-    copy: Store, sender: Sender, publisher: MemoryPublisher, now: int, *, once: bool
-) -> Preview:
+def _played(copy: Store, sender: Sender, publisher: MemoryPublisher, now: int) -> Preview:
     """Send what a copy of a store holds, into memory, and return what that was."""
     messages: list[PreviewedMessage] = []
     moment = now
@@ -193,7 +191,7 @@ def _played(
         plans = copy.plans.by_fingerprint()
         messages += [_read(*each, moment, plans) for each in publisher.messages]
         publisher.messages.clear()
-        following = None if once else copy.next_due(moment)
+        following = copy.next_due(moment)
         if following is None:
             return Preview(tuple(messages), measured, ages)
         moment = following

@@ -34,7 +34,7 @@ from sotto.plan.compiled import Ceilings, CompiledPlan, read_without_mechanisms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from typing import Any, TypeAlias, TypedDict
 
     from clientsdk.publishers import Publisher
@@ -64,8 +64,6 @@ _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
-#: A time of so much is one of this century in milliseconds: in seconds it is the year 33,658.
-_MILLISECONDS = 1e12
 _FINER = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 #: The longest age and the longest time of a flush or close, in seconds: more are milliseconds.
 _LONGEST_AGE, LONGEST = 731 * 86_400, 600
@@ -568,18 +566,3 @@ def checked_ceilings(given: GivenCeilings) -> Ceilings:
             "ceilings must be (period, lifetime); got a period's above the lifetime's: swap them"
         )
     return Ceilings(period, lifetime)
-
-
-def checked_time(at: float | datetime | None, now: int) -> int:
-    """Return a time that was asked for, or now, in milliseconds since the epoch."""
-    if at is None:
-        return now
-    expected = "a time in seconds since the epoch, or a datetime with a time zone"
-    stamp = getattr(at, "timestamp", None)
-    aware = getattr(at, "tzinfo", None) is not None
-    seconds: object = stamp() if stamp is not None and aware else at
-    if not is_number(seconds):
-        raise wrong_type("at", expected, at)
-    if not abs(seconds) < _MILLISECONDS:
-        raise ParameterError(f"at must be {expected}; it seems to be in milliseconds")
-    return round(seconds * 1000)

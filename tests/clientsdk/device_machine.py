@@ -447,7 +447,7 @@ class DeviceMachine:
         """``foreseen flush``: make a step that sends what a preview shows for now."""
         client, before = self.clients[who], len(self.receiver.messages)
         client.next_due()
-        shown = client.preview(at=client.clock()).messages
+        shown = [each for each in client.preview().messages if each.due <= client.clock.now]
         came = self._step(who, words)
         assert shown
         assert self.receiver.messages[before:] == [(each.shard, each.data) for each in shown]

@@ -96,7 +96,6 @@ CALLS: dict[str, Call] = {
     "aflush": lambda value: asyncio.run(client().aflush(value)),  # type: ignore[arg-type]
     "close": lambda value: client().close(value),  # type: ignore[arg-type]
     "aclose": lambda value: asyncio.run(client().aclose(value)),  # type: ignore[arg-type]
-    "preview": lambda value: client().preview(value),  # type: ignore[arg-type]
     "give_consent": lambda value: client().give_consent(again=value),  # type: ignore[arg-type]
     "renew_consent": lambda value: client().renew_consent(value),  # type: ignore[arg-type]
     "ceilings": lambda value: client(ceilings=(0.002, value)),  # type: ignore[arg-type]
