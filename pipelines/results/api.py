@@ -1,6 +1,6 @@
 """The HTTP interface to results, ``/api/v1``: every view, the plans and the health of the jobs.
 
-Answers are JSON, CSV, Parquet or Arrow, by ``?format=`` or ``Accept``. Rows come in pages, in the
+Answers are JSON, CSV, Parquet or Arrow, as ``?format=`` says. Rows come in pages, in the
 order of their keys: a page has a link to the next one. An answer has an ``ETag`` that changes with
 the results, so that one who asks again with ``If-None-Match`` is answered 304 at the cost of one
 small query. A refusal is a problem document (RFC 9457). Nothing can be changed here but notes on
@@ -162,7 +162,7 @@ class _Nothing(BaseModel):
 class _RowsQuery(_Nothing):
     """Parameters of all rows."""
 
-    format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
+    format: Format = Field("json", description="of the answer", examples=["csv"])
     collector: _Text | None = Field(None, description="only of this collector")
 
     @property
@@ -388,17 +388,16 @@ def _found(reader: ResultsReader, kind: RowSet, given: Any) -> Page:
 
 def _answered(
     request: Request,
-    form: Format | None,
+    kind: Format,
     reader: ResultsReader,
     kept: KeptAnswers,
     asked: tuple[object, ...],
     make: Callable[[str], Answer],
 ) -> Response:
     """Return the answer in the format that is asked for, made anew where it is not kept."""
-    kind = form or _accepted(request.headers.get("accept", "*/*"))
     revision = reader.revision()
     etag = f'"{revision}-{kind}"'
-    headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
+    headers = {"etag": etag, "cache-control": "no-cache"}
     if has_already(request, etag):
         return Response(status_code=304, headers=headers)
     body, following = kept.get(revision, (*asked, kind), lambda: make(kind))
@@ -437,32 +436,6 @@ def _health(health: Health) -> dict[str, object]:
         **health.numbers,
         "offsets": health.offsets,
     }
-
-
-def _accepted(accept: str) -> Format:
-    """Return the format that a header of a request prefers.
-
-    >>> _accepted("text/html, text/csv;q=0.5, */*;q=0.1"), _accepted("")
-    ('csv', 'json')
-    """
-    best: tuple[float, Format] | None = None
-    for part in accept.split(",") if accept.strip() else ["*/*"]:
-        kind, *parameters = (each.strip().lower() for each in part.split(";"))
-        weight = 1.0
-        for each in parameters:
-            if each.startswith("q="):
-                try:
-                    weight = float(each[2:])
-                except ValueError:
-                    weight = 0.0
-        for name, media_type in MEDIA_TYPES.items():
-            media = media_type.partition(";")[0]
-            fits = kind in (media, "*/*", media.partition("/")[0] + "/*")
-            if fits and weight > 0 and (best is None or weight > best[0]):
-                best = (weight, name)
-    if best is None:
-        raise HTTPException(406, f"there are {', '.join(MEDIA_TYPES.values())}")
-    return best[1]
 
 
 def _encoded(key: tuple[str | int, ...]) -> str:

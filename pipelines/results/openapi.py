@@ -14,7 +14,7 @@ Schema: TypeAlias = dict[str, Any]
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 Format: TypeAlias = Literal["json", "csv", "parquet", "arrow"]
 
-#: By format, the preferred one first.
+#: By format.
 MEDIA_TYPES: Mapping[Format, str] = {
     "json": "application/json",
     "csv": "text/csv; charset=utf-8",
@@ -45,7 +45,6 @@ _PROBLEM = {
 }
 #: Why a request is refused, by status.
 _REFUSED = {
-    406: "no such format",
     408: "it did not arrive in time",
     409: "the file of notes cannot be read with it",
     413: "too long",
@@ -120,7 +119,7 @@ def page_of(view: RowSet) -> Answers:
         if kind != "json":
             binary = text if kind == "csv" else {**text, "format": "binary"}
             content[media_type.partition(";")[0]] = {"schema": binary}
-    return found | refused(406, 422)
+    return found | refused(422)
 
 
 def _column(column: Field) -> Schema:

@@ -47,7 +47,7 @@ from sotto.errors import SottoError
 #: Header fields that the application reads.
 HEADERS = frozenset(
     {b"authorization", b"content-length", b"content-type", b"cookie", b"host", b"if-none-match"}
-    | {b"accept", b"x-forwarded-proto"}
+    | {b"x-forwarded-proto"}
 )
 #: Bytes of pages that are kept, and those that a form has at most.
 _KEPT, _FORM_BYTES = 32 << 20, 4096
