@@ -38,8 +38,6 @@ FORMAT = 1
 _INDEX, _MANIFEST = "BACKUP.json", "MANIFEST.json"
 _FOLDERS = ("plans", "states", "logs", "counts", "published", "quarantine")
 _MEMBER = re.compile(rf"MANIFEST\.json|({'|'.join(_FOLDERS)})/[0-9A-Za-z.\-]+")
-#: In a directory that is being filled: what is not all there yet.
-_UNFINISHED = ".restore.partial"
 
 
 class BackedUp(NamedTuple):
@@ -227,26 +225,17 @@ def restore(
 
     ``forgotten``: a file that :mod:`pipelines.maintenance.remembered` wrote; who is in it is
     forgotten before the directory is there, and noted beside it. None brings back whoever was
-    forgotten since the backup was made.
+    forgotten since the backup was made. ``progress``: in bytes.
 
-    An empty directory is filled and stays what it is, such as a mount point, whose ``lost+found``
-    is left alone; else the directory must not exist. ``progress``: in bytes. Killed at any moment
-    it leaves no state, and may be done again.
+    Killed at any moment it leaves no state, and may be done again.
 
-    Raises AggregationError if the backup is damaged, or there is something in the directory.
+    Raises AggregationError if the backup is damaged, or the directory exists.
     """
-    # Absolute: "." has no name that a directory beside it could take.
-    target = Path(os.path.abspath(state_dir))
-    fills = target.is_dir()
-    if target.exists() and not (fills and _is_free(target)):
-        raise AggregationError(
-            f"{target} exists already: a backup is restored to a new or an empty directory"
-        )
-    partial = target / _UNFINISHED if fills else target.with_name(f"{target.name}.partial")
-    if fills:
-        _clear(target)
-    else:
-        shutil.rmtree(partial, ignore_errors=True)
+    target = Path(state_dir)
+    if target.exists():
+        raise AggregationError(f"{target} exists already: a backup is restored to a new directory")
+    partial = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700, parents=True)
     about: dict[str, object] = {}
     done = 0
@@ -263,14 +252,9 @@ def restore(
         for folder in [each for each in partial.iterdir() if each.is_dir()]:
             files.sync(folder.iterdir())
         files.sync([partial / _MANIFEST])
-        if fills:
-            _move_up(partial)
-        else:
-            os.rename(partial, target)
-            files.sync_directory(target.parent)
+        os.rename(partial, target)
+        files.sync_directory(target.parent)
     except BaseException:
-        if fills and not (target / _MANIFEST).exists():
-            _clear(target)
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return _about(about)
@@ -288,29 +272,6 @@ def _forget(partial: Path, target: Path, tombstones: dict[str, int]) -> None:
         elif path.name not in (*_FOLDERS, _MANIFEST):
             path.unlink()
     note(target, StateDirectory(partial).manifest().state, tombstones)
-
-
-def _is_free(target: Path) -> bool:
-    """Return whether nothing is in a directory but what an interrupted restore has left."""
-    names = {each.name for each in target.iterdir()} - {"lost+found"}
-    return not names or (_UNFINISHED in names and names <= {_UNFINISHED, *_FOLDERS})
-
-
-def _clear(target: Path) -> None:
-    """Remove what an interrupted restore has left; last what says that it has."""
-    for name in (*_FOLDERS, _UNFINISHED):
-        shutil.rmtree(target / name, ignore_errors=True)
-
-
-def _move_up(partial: Path) -> None:
-    """Move what is in a directory to the one that it is in; last the manifest, which makes it."""
-    target = partial.parent
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == _MANIFEST):
-        if path.name == _MANIFEST:
-            files.sync_directory(target)
-        os.rename(path, target / path.name)
-    files.sync_directory(target)
-    partial.rmdir()
 
 
 def _check_whole(partial: Path) -> None:

@@ -126,47 +126,6 @@ def test_a_restore_that_is_killed_leaves_no_directory(world, tmp_path, monkeypat
     assert counted(tmp_path / "state") == counted(world.half)
 
 
-def test_a_directory_is_restored_where_one_is(world, tmp_path, monkeypatch):
-    (tmp_path / "state").mkdir()
-    monkeypatch.chdir(tmp_path / "state")
-    restore(world.file, ".")
-    monkeypatch.chdir(tmp_path)
-    assert counted(tmp_path / "state") == counted(world.half)
-    with pytest.raises(AggregationError, match="exists already"):
-        restore(world.file, "state")
-
-
-@pytest.mark.real_randomness
-def test_a_mount_point_is_filled_and_may_be_after_an_interruption(world, tmp_path, monkeypatch):
-    mounted = tmp_path / "mounted"
-    (mounted / "lost+found").mkdir(parents=True)
-    before = os.stat(mounted).st_ino
-    rename = os.rename
-
-    def interrupted(source: Path, to: Path) -> None:
-        rename(source, to)
-        if to == mounted / "plans":
-            os._exit(9)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", interrupted)
-        assert status_of_child(lambda: restore(world.file, mounted)) == 9
-    assert (mounted / "plans").exists()
-    with pytest.raises(AggregationError):
-        StateDirectory(mounted).manifest()
-    restore(world.file, mounted)
-    assert os.stat(mounted).st_ino == before
-    assert counted(mounted) == counted(world.half)
-    assert {each.name for each in tmp_path.iterdir()} == {"mounted"}
-    assert not (mounted / ".restore.partial").exists()
-    # Files that are not its own are neither overwritten nor removed.
-    other = tmp_path / "other"
-    (other / "plans").mkdir(parents=True)
-    with pytest.raises(AggregationError, match="empty"):
-        restore(world.file, other)
-    assert (other / "plans").exists()
-
-
 def test_damage_is_noticed_wherever_it_is(world, tmp_path):
     content = world.file.read_bytes()
     damaged = tmp_path / "damaged.tar"
@@ -190,6 +149,9 @@ def test_nothing_is_overwritten(world, tmp_path):
         backup(world.half, world.file)
     with pytest.raises(AggregationError, match="exists already"):
         restore(world.file, world.half)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(AggregationError, match="to a new directory"):
+        restore(world.file, tmp_path / "empty")
     with pytest.raises(AggregationError, match="holds no run"):
         backup(tmp_path, tmp_path / "none.tar")
     with pytest.raises(AggregationError, match="must be outside"):
