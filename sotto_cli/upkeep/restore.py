@@ -54,8 +54,7 @@ def run(args: argparse.Namespace) -> None:
     forgotten = None
     if args.forgotten != "none":
         forgotten = Path(args.forgotten or place_of(args.state))
-    with options.progress_bar("bytes", "restore") as progress:
-        found = restore(args.file, args.state, progress, forgotten=forgotten)
+    found = restore(args.file, args.state, forgotten=forgotten)
     print(what_it_has(args.file, found))
     if forgotten is None:
         print("who was forgotten since the backup was made is back: do sotto forget again")
