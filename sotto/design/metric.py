@@ -111,9 +111,6 @@ class PanelDesign:
     floor: float | None
     #: Standard error of the truth of all users, of whom those who answered are a random part.
     of_all: float
-    #: Standard error where the same yearly loss is spread over all periods, of a report of its own
-    #: in each; None where there is no such report, and of constant metrics, which lose nothing.
-    split: float | None
     #: Users for the goal; None without a target.
     needed: int | None
 
@@ -280,8 +277,8 @@ def in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
     >>> asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
     >>> found = design(asked, Goal("error"), users=10**8)
     >>> row = in_panel(found, 52, Terms(7 * 86_400_000, 2_000_000, None))
-    >>> [round(error * 10**4, 2) for error in (row.error, row.of_all, row.split)]
-    [3.07, 4.71, 26.0]
+    >>> [round(error * 10**4, 2) for error in (row.error, row.of_all)]
+    [3.07, 4.71]
     """
     question, goal = found.question.in_panel(panel), found.goal
     precision = question.precision(question.sent - 1)
@@ -300,7 +297,6 @@ def in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
         precision.width(n, goal.confidence),
         precision.floor(n) if precision.floors else None,
         sqrt(error**2 + question.scale**2 * _spread(question) * (1 - 1 / panel) / n),
-        _split(found, panel),
         _needed(question, precision, goal),
     )
 
@@ -317,16 +313,3 @@ def _spread(question: Question) -> float:
     if share is None or question.kind in ("number", "ordinal", "vector"):
         return 0.25
     return share * (1 - share)
-
-
-def _split(found: Design, panel: int) -> float | None:
-    """Return the standard error of a report in every period, each of 1/N of the epsilon."""
-    question = found.question.in_panel(1)
-    if question.constant:
-        return None
-    micro = question.mechanism.certified(question.sent - 1) // panel
-    try:
-        precision = question.precision_of(question.alone(micro), 0)
-        return precision.standard_error(question.reports(found.users))
-    except ParameterError:
-        return None

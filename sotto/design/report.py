@@ -151,7 +151,6 @@ def _panel_lines(found: Design) -> list[str]:
                 "reports": lambda row: f"{row.reports:,}",
                 "standard error": lambda row: number(row.error),
                 "of all users": lambda row: number(row.of_all),
-                "split instead": lambda row: "" if row.split is None else number(row.split),
                 "floor": lambda row: _unless_none(row.floor, number),
                 _users_for(found.goal): lambda row: _unless_none(row.needed, "{:,}".format),
             },
@@ -159,8 +158,7 @@ def _panel_lines(found: Design) -> list[str]:
         "",
         *wrap(
             "'Of all users' adds that those who answered are a random part of them; the other "
-            "errors are of the truth of those who did. 'Split instead' is the error where the "
-            "same yearly loss is spread over all periods.",
+            "errors are of the truth of those who did.",
             _WIDTH,
         ),
     ]

@@ -202,13 +202,11 @@ def traded(question, panels, users=10**8, goal=None, terms=None):
 
 
 def test_the_errors_of_a_year_of_weeks_for_a_total_of_2():
-    """A share of every week: by splitting the budget 26, by panels 3.07, times sqrt(users)."""
+    """A share of every week: 3.07 times sqrt(users)."""
     asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
     (row,) = traded(asked, (52,))
     root = 10**4
     # Randomized response at epsilon has the noise 1 / (2 sinh(epsilon / 2)).
-    assert row.split * root == pytest.approx(0.5 / sinh(1 / 52), rel=1e-4)
-    assert row.split * root == pytest.approx(26.0, abs=0.005)
     assert row.error * root == pytest.approx(0.5 / sinh(1) * sqrt(52), rel=1e-4)
     assert row.error * root == pytest.approx(3.07, abs=0.005)
     # And with the chance of who has a turn, of a share of one half.
@@ -229,7 +227,7 @@ def test_every_panel_has_its_part_of_reports_loss_and_error(kind):
         assert row.yearly == pytest.approx(whole.yearly / row.panel)
         assert row.turns == pytest.approx(365.25 / 7 / row.panel)
         assert row.years == pytest.approx(50 * row.panel * 7 / 365.25)
-        assert row.error < row.of_all < row.split
+        assert row.error < row.of_all
 
 
 def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):
@@ -246,7 +244,7 @@ def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):
     model = question_of_metric(plan, plan.metric("model"))
     assert [model.in_panel(panel).per_user for panel in (1, 2, 4, 8)] == [1, 1, 1, 0.5]
     (row,) = traded(model, (8,), terms=Terms(WEEK, 0, 10**9))
-    assert (row.split, row.years, row.yearly) == (None, None, 0)
+    assert (row.years, row.yearly) == (None, 0)
 
 
 def test_the_command_trades_panels(capsys, tmp_path):
