@@ -624,8 +624,8 @@ class Client(Unshared):
         Each report is charged before it is sent, in a commit that survives a loss of power. One of
         several processes on one file sends at a time; the others wait up to ten seconds, or up to
         ``timeout``: seconds, or a timedelta, of at most ten minutes, after which this returns
-        whatever the publisher does, and no message is begun later. Without it, and one in the
-        settings, the publisher's own limits are all there is.
+        whatever the publisher does, and no message is begun later. Without it the publisher's own
+        limits are all there is.
 
         The result says what ended the flush early: a publisher that takes nothing or raises what it
         should not, and a full disk are no exceptions. A later flush sends again, byte for byte,
@@ -637,7 +637,6 @@ class Client(Unshared):
         in one flush. The background thread sends each at a time of its own; without it, flush when
         :meth:`next_due` says, rather than seldom and in bulk.
         """
-        timeout = self.settings.flush_timeout if timeout is None else timeout
         wait = None if timeout is None else seconds_of("timeout", timeout, 0, LONGEST)
         if self.settings.disabled:
             self._withdraw_if_owed()

@@ -145,8 +145,8 @@ class Settings:
     background : bool
         Whether a background thread sends reports when they are due.
     quota : Quota
-    flush_timeout, close_timeout : float or timedelta, in [0, 600]
-        Seconds, for calls that are given none; a flush with None takes as long as its publisher.
+    close_timeout : float or timedelta, in [0, 600]
+        Seconds, for a :meth:`~clientsdk.Client.close` that is given none.
     log : {"debug", "info", "warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
     in_ci : bool
@@ -164,7 +164,6 @@ class Settings:
     ceiling_lifetime: float | None = None
     background: bool = True
     quota: Quota = Quota()
-    flush_timeout: float | timedelta | None = None
     close_timeout: float | timedelta = 1.0
     log: str | None = None
     in_ci: bool = False
@@ -182,8 +181,6 @@ class Settings:
             raise ParameterError(
                 "ceiling_period must be at most ceiling_lifetime; got more: raise or lower one"
             )
-        if self.flush_timeout is not None:
-            seconds_of("flush_timeout", self.flush_timeout, 0, LONGEST)
         seconds_of("close_timeout", self.close_timeout, 0, LONGEST)
         if self.log is not None and self.log not in [*diagnostics.LEVELS]:
             near = did_you_mean(self.log, diagnostics.LEVELS)
@@ -394,7 +391,6 @@ OTHERS = (
 _WISH = r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
 _EPSILON = "an epsilon in [0.001, 100000], at most 6 decimals, a period's at most the lifetime's"
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
-_TIME = "a number of seconds in [0, 600]"
 #: By name; ``docs/guides/sdk.md`` has the same table.
 VARIABLES: Mapping[str, Variable] = {
     "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
@@ -405,8 +401,7 @@ VARIABLES: Mapping[str, Variable] = {
     "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),
     "SOTTO_QUOTA_BYTES": Variable("quota.bytes", int, "a whole number, at least 131072"),
     "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, at most 731d, such as 30d"),
-    "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", float, _TIME),
-    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, _TIME),
+    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, "a number of seconds in [0, 600]"),
     "SOTTO_LOG": Variable("log", str, "debug, info, warning, error or off"),
 }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from clientsdk import lifecycle
 from clientsdk.publishers import pseudonym_in
 from clientsdk.publishers.kafka_connections import Connection, Connections, make_producer, throttled
-from sotto.errors import ParameterError, PublishError, seconds_of, wrong_type
+from sotto.errors import PublishError, seconds_of, wrong_type
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.topics import ReportTopic
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kafka.errors import KafkaError
     from kafka.producer.future import FutureRecordMetadata
 
-COMPRESSIONS = ("zstd", "gzip", None)
 #: Bytes sent and not acknowledged; who publishes more waits.
 IN_FLIGHT_BYTES = 16 << 20
 #: The time of sending that a record bears, ms: none. Brokers keep it beside their own time of
@@ -66,7 +65,6 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
         The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` prints it.
     timeout : float or timedelta, in [0.5, 600]
         Seconds that any call may take at most; what is acknowledged later is sent again.
-    compression : {"zstd", "gzip", None}
     """
 
     def __init__(
@@ -75,10 +73,7 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
         topic: ReportTopic | str,
         *,
         timeout: float | timedelta = 10.0,
-        compression: str | None = "zstd",
     ) -> None:
-        if compression not in COMPRESSIONS:
-            raise ParameterError("compression must be 'zstd', 'gzip' or None")
         # Not at first use: a fork amid an import in another thread leaves the child without it.
         require_client()
         if not isinstance(broker, Broker | str):
@@ -88,7 +83,6 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
         self._broker = Broker(broker) if isinstance(broker, str) else broker
         self._topic = ReportTopic.parse(topic) if isinstance(topic, str) else topic
         self._timeout = seconds_of("timeout", timeout, 0.5, 600)
-        self._compression = compression
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._connections = Connections()
@@ -184,7 +178,7 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
             self._held += len(message)
 
     def _make(self) -> KafkaProducer:
-        return make_producer(self._broker, self._topic, self._compression, self._timeout)
+        return make_producer(self._broker, self._topic, self._timeout)
 
     def _retire(self, connection: Connection, deadline: float) -> None:
         """End a connection that makes room, once what it has sent is acknowledged."""

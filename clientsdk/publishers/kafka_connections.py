@@ -213,9 +213,7 @@ class Connecting:
             self._done.set()
 
 
-def make_producer(
-    broker: Broker, topic: ReportTopic, compression: str | None, seconds: float
-) -> KafkaProducer:
+def make_producer(broker: Broker, topic: ReportTopic, seconds: float) -> KafkaProducer:
     """Return a producer for a topic that has the partitions that its name says.
 
     It is not idempotent: the number by which a broker knows an idempotent producer stays in every
@@ -227,7 +225,6 @@ def make_producer(
     producer = producers.make_producer(
         broker,
         seconds,
-        compression=compression,
         batch=_BATCH_BYTES,
         largest=2 * MAX_MESSAGE,
         measured=True,

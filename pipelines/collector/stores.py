@@ -196,7 +196,6 @@ class KafkaStore:
         producer = make_producer(
             self._broker,
             _TIMEOUT,
-            compression="zstd",
             batch=_BATCH_BYTES,
             largest=MAX_BATCH,
             linger_ms=0,

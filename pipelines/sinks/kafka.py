@@ -241,7 +241,7 @@ def producer_for(
     broker: Broker, largest: int = MAX_DOCUMENT, advice: str = ""
 ) -> Iterator[KafkaProducer]:
     """Return a producer for the duration of a block."""
-    producer = make_producer(broker, PATIENCE, compression="zstd", batch=_BATCH, largest=largest)
+    producer = make_producer(broker, PATIENCE, batch=_BATCH, largest=largest)
     try:
         with _mapped(advice):
             yield producer

@@ -11,6 +11,7 @@ from sotto.kafka.topics import ReportTopic
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
+COMPRESSION: str | None = "zstd"
 #: How long a producer that is thrown away may take to end, in seconds.
 _ENDING = 1.0
 
@@ -19,7 +20,6 @@ def make_producer(
     broker: Broker,
     seconds: float,
     *,
-    compression: str | None,
     batch: int,
     largest: int,
     measured: bool = False,
@@ -49,7 +49,7 @@ def make_producer(
         "client_id": "sotto",
         "acks": "all",
         "enable_idempotence": True,
-        "compression_type": compression,
+        "compression_type": COMPRESSION,
         "allow_auto_create_topics": False,
         "batch_size": batch,
         "max_request_size": largest,

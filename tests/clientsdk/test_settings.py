@@ -35,7 +35,6 @@ GOOD = {
     "SOTTO_BACKGROUND": ("No", {"background": False}),
     "SOTTO_QUOTA_BYTES": ("200000", {"quota": Quota(bytes=200_000)}),
     "SOTTO_QUOTA_AGE": ("12h", {"quota": Quota(age=12 * 3600.0)}),
-    "SOTTO_FLUSH_TIMEOUT": ("2", {"flush_timeout": 2.0}),
     "SOTTO_CLOSE_TIMEOUT": (" 0.25 ", {"close_timeout": 0.25}),
     "SOTTO_LOG": ("off", {"log": "off"}),
 }
@@ -51,8 +50,7 @@ BAD = {
     "SOTTO_BACKGROUND": ["", "maybe"],
     "SOTTO_QUOTA_BYTES": ["", "1", "ten", "-5", "1e9"],
     "SOTTO_QUOTA_AGE": ["", "0d", "a week"],
-    "SOTTO_FLUSH_TIMEOUT": ["", "-1", "nan", "soon"],
-    "SOTTO_CLOSE_TIMEOUT": ["", "-0.5"],
+    "SOTTO_CLOSE_TIMEOUT": ["", "-0.5", "nan", "soon"],
     "SOTTO_LOG": ["", "loud"],
 }
 

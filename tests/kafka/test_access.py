@@ -51,7 +51,7 @@ def broker_of(files, who):
 def write(broker, topic, idempotent=False, seconds=5):
     """Write a record; who does not see the topic looks for it for a third of these seconds."""
     options = {"batch": 1 << 14, "largest": 1 << 20, "enable_idempotence": idempotent}
-    producer = make_producer(broker, seconds, compression="zstd", **options)
+    producer = make_producer(broker, seconds, **options)
     try:
         producer.send(topic, value=b"x", partition=0).get(seconds)
     finally:

@@ -104,8 +104,9 @@ def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic,
     assert len(read_all(broker, topic)) == 3
 
 
-def test_the_largest_message_passes(broker, topic):
-    publisher = KafkaPublisher(broker, topic, compression=None, timeout=600)
+def test_the_largest_message_passes(broker, topic, monkeypatch):
+    monkeypatch.setattr("sotto.kafka.producers.COMPRESSION", None)
+    publisher = KafkaPublisher(broker, topic, timeout=600)
     # Runs are of at most 65,535 bytes a payload: the largest message has many rows.
     largest = largest_message()
     publisher.publish(0, largest)
@@ -255,9 +256,10 @@ def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_sam
     assert len(set(messages) - {message(b"connected")}) == 1
 
 
-def test_a_broker_that_refuses_says_which_setting_and_the_reports_stay(broker, topic):
+def test_a_broker_that_refuses_says_which_setting_and_the_reports_stay(broker, topic, monkeypatch):
+    monkeypatch.setattr("sotto.kafka.producers.COMPRESSION", None)
     configure(broker, topic, "max.message.bytes", "60")
-    publisher = KafkaPublisher(broker, topic, timeout=60, compression=None)
+    publisher = KafkaPublisher(broker, topic, timeout=60)
     client = device(8, publisher)
     result = client.flush()
     assert (result.sent, result.remaining) == (0, 1)

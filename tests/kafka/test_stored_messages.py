@@ -88,7 +88,7 @@ def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, br
 
 def test_stored_batches_of_many_who_share_a_publisher(local, broker, topic):
     """Messages of one partition, which a producer would put into one batch."""
-    publisher = KafkaPublisher(broker, topic, compression=None, timeout=600)
+    publisher = KafkaPublisher(broker, topic, timeout=600)
     for number in range(24):
         publisher.publish(0, message(bytes([number]), pseudonym(number % 6)))
     publisher.close()
@@ -99,9 +99,7 @@ def test_stored_batches_of_many_who_share_a_publisher(local, broker, topic):
 
 def test_the_files_show_what_an_idempotent_producer_would_leave(local, broker, topic):
     """The link between batches can be seen: batches of all pseudonyms share a producer's number."""
-    producer = producers.make_producer(
-        broker, 300, compression="zstd", batch=1 << 14, largest=1 << 20
-    )
+    producer = producers.make_producer(broker, 300, batch=1 << 14, largest=1 << 20)
     for number in range(2):
         sent = message(pseudonym=pseudonym(number))
         producer.send(str(topic), sent, partition=0).get(300)
