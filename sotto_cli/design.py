@@ -34,10 +34,7 @@ from sotto_cli import options
 
 #: Options that only a question without a plan has.
 _GIVEN = ("domain_size", "dimensions", "bits", "hashes", "cohorts", "missing")
-_SINGLE = (
-    *("epsilon", "ladder", "mechanism", "range", "period", "period_ceiling", "lifetime"),
-    *_GIVEN,
-)
+_SINGLE = ("epsilon", "ladder", "mechanism", "range", *_GIVEN)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ends = ("LOW", "HIGH")
     add("--range LOW", "of a number; default 0 1", type=float, nargs=2, metavar=ends)
     add("--missing", "a value can be missing")
-    add("--values N", "a period", 1)
-    add("--period DURATION", "budget period, for --panels; default 7d")
-    add("--period-ceiling E", "epsilon a period")
-    add("--lifetime E", "epsilon ever spent")
     options.add(parser, "--plot FILE.svg", "write a chart", type=Path)
     options.add_format(parser, "table", "json")
 
@@ -100,12 +93,10 @@ def run(args: argparse.Namespace) -> None:
             supposed,
             mechanism=args.mechanism,
             ends=args.range or (0.0, 1.0),
-            limit=args.values,
-            ceilings=(args.period_ceiling, args.lifetime),
         )
     else:
-        if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
-            raise ParameterError("a plan has its own types, ladders, ceilings and period")
+        if any(getattr(args, option) for option in _SINGLE):
+            raise ParameterError("a plan has its own types and ladders")
         read = plan_of(args.plan)
         plan = read.compiled
         asked = asked_of_plan(plan, read.candidates, supposed, args.metric)
@@ -121,9 +112,7 @@ def run(args: argparse.Namespace) -> None:
         first, other = args.experiment
         effect = Effect(first, other, args.power, 1 - args.confidence, arms or 2, asked.looks)
     goal = Goal(measure, target, args.confidence)
-    found = answers(
-        asked, goal, args.users, panels=args.panels or (), period=args.period, effect=effect
-    )
+    found = answers(asked, goal, args.users, panels=args.panels or (), effect=effect)
     if args.plot is not None:
         report.plot(found.designs[0], args.plot)
     print("\n".join(report.json_lines(found) if args.format == "json" else report.lines(found)))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from mechanisms.exact import MICRO, to_micro
+from mechanisms.exact import to_micro
 from mechanisms.planner.targets import Assumed
 from sotto.design.experiment import Effect, arm_users
 from sotto.design.metric import Design, Goal, Terms, design, in_panel
-from sotto.design.questions import Question, affordable, question_of, question_of_metric
+from sotto.design.questions import Question, question_of, question_of_metric
 from sotto.design.segments import in_segments
 from sotto.design.spending import DesignBudget, lifetime_of
 from sotto.errors import ParameterError
@@ -20,7 +20,6 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 #: The equations of so many candidates fit into memory.
 MAX_CANDIDATES = 10_000
 _RANGED = ("number", "ordinal", "vector")
-_WEEK = 7 * 86_400_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ class DesignRequest:
     """Questions, and what may be spent on the answers."""
 
     questions: list[Question]
-    budget: DesignBudget
+    #: None without a plan.
+    budget: DesignBudget | None = None
     plan: CompiledPlan | None = None
 
     @property
@@ -103,13 +103,10 @@ def asked_alone(
     *,
     mechanism: str | None = None,
     ends: Sequence[float] = (0.0, 1.0),
-    limit: int = 1,
-    ceilings: Sequence[float | None] = (None, None),
 ) -> DesignRequest:
     """Return the question about a type of value and a ladder, in epsilons.
 
-    ``ends`` are those of a number's range; ``ceilings`` the epsilon that a period may cost, and a
-    lifetime.
+    ``ends`` are those of a number's range.
     """
     low, high = ends
     if not -inf < low < high < inf:
@@ -123,14 +120,8 @@ def asked_alone(
         assumed=supposed.of(kind),
         scale=scale,
         low=low,
-        limit=limit,
     )
-    ceiling, lifetime = (None if each is None else round(each * MICRO) for each in ceilings)
-    periods = affordable(question, ceiling, lifetime)
-    recurring = 0 if question.constant else question.cost
-    return DesignRequest(
-        [question], DesignBudget(question.cost, ceiling, lifetime, 0, periods, None, recurring)
-    )
+    return DesignRequest([question])
 
 
 @dataclass(frozen=True)
@@ -139,7 +130,7 @@ class DesignAnswers:
 
     designs: list[Design]
     refused: dict[str, str]
-    budget: DesignBudget
+    budget: DesignBudget | None
 
 
 def answers(
@@ -148,28 +139,27 @@ def answers(
     users: int | None = None,
     *,
     panels: tuple[int, ...] = (),
-    period: int | None = None,
     effect: Effect | None = None,
 ) -> DesignAnswers:
     """Answer all questions.
 
-    ``panels`` are numbers of panels to be tried, in budget periods of ``period`` milliseconds where
-    there is no plan. Raises ParameterError if the only question cannot be answered, or the period
-    is 0.
+    ``panels`` are numbers of panels to be tried. Raises ParameterError if the only question cannot
+    be answered, or panels are to be tried without a plan.
     """
-    if period is not None and period < 1:
-        raise ParameterError("--period must be above 0")
+    budget = asked.budget
+    if panels and budget is None:
+        raise ParameterError("--panels goes with a plan, whose budget periods they divide")
+    terms = budget and Terms(
+        budget.period_length, budget.recurring, budget.lifetime - budget.permanent
+    )
     found: list[Design] = []
     refused: dict[str, str] = {}
-    budget = asked.budget
-    ceiling = None if budget.lifetime is None else budget.lifetime - budget.permanent
-    terms = Terms(budget.period_length or period or _WEEK, budget.recurring, ceiling)
     for question in asked.questions:
         try:
             answer = design(question, goal, users)
             arms = arm_users(question, effect) if effect else ()
             cut = in_segments(asked.plan, question, answer.users) if asked.plan else ()
-            traded = tuple(in_panel(answer, panel, terms) for panel in panels)
+            traded = tuple(in_panel(answer, panel, terms) for panel in panels if terms)
             found.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
         except ParameterError as error:
             if len(asked.questions) == 1:

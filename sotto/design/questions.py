@@ -8,7 +8,6 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING
 
-from mechanisms.exact import MICRO
 from mechanisms.planner.precision import conversion, ordinal_mean, precision, retention
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for
@@ -148,7 +147,6 @@ def question_of(
     assumed: Assumed | None = None,
     scale: float = 1.0,
     low: float = 0.0,
-    limit: int = 1,
 ) -> Question:
     """Return the question of a metric that is in no plan.
 
@@ -178,7 +176,7 @@ def question_of(
             f"a {kind} can have the mechanism {', '.join(mechanisms_for(kind))}, not {mechanism!r}"
         )
     assumed = assumed or Assumed()
-    found = Question(kind, kind, spec, tuple(ladder), assumed, scale, limit=limit, low=low)
+    found = Question(kind, kind, spec, tuple(ladder), assumed, scale, low=low)
     _ = found.mechanism
     return found
 
@@ -228,27 +226,3 @@ def question_of_metric(
         shares=shares,
     )
     return asked.in_panel(metric.panel) if metric.panel > 1 else asked
-
-
-def affordable(question: Question, ceiling: int | None, lifetime: int | None) -> int | None:
-    """Return for how many periods a lifetime's ceiling pays, or None if for ever.
-
-    At most ``ceiling`` may be spent in a period, and ``lifetime`` ever, in micro-epsilon. Raises
-    ParameterError if a single period cannot be paid for; the message says what could.
-    """
-    least = min(value for value in (ceiling, lifetime, 10**18) if value is not None)
-    if question.cost > least:
-        chain = question.cost // question.limit
-        levels = [
-            question.ladder[level] / MICRO
-            for level in range(question.sent)
-            if question.mechanism.certified(level) * question.limit <= least
-        ]
-        could = [f"{least // chain} values a period"] if least >= chain else []
-        could += [f"the levels up to epsilon {levels[-1]:g}"] if levels else []
-        could = could or [f"epsilon {least / MICRO / question.limit:g}, with another ladder"]
-        raise ParameterError(
-            f"a period costs {question.cost / MICRO:g}, and {least / MICRO:g} may be spent: that "
-            f"pays for {' or for '.join(could)}"
-        )
-    return None if lifetime is None or question.constant else lifetime // question.cost

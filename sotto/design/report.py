@@ -40,7 +40,7 @@ def lines(answers: DesignAnswers) -> list[str]:
         found += [*_one(answer), ""]
     for name, why in answers.refused.items():
         found += [*wrap(f"{name}: {why}.", _WIDTH), ""]
-    return [*found, *_budget(answers.budget)]
+    return found[:-1] if answers.budget is None else [*found, *_budget(answers.budget)]
 
 
 def _one(found: Design) -> list[str]:
@@ -204,19 +204,17 @@ def _instead(found: Design) -> str:
 
 
 def _budget(budget: DesignBudget) -> list[str]:
-    whole = "" if budget.period_length is None else " of the plan"
-    text = f"A period{whole} costs {epsilon(budget.period)}"
-    if budget.period_ceiling is not None:
-        text += f" of {epsilon(budget.period_ceiling)}"
+    text = (
+        f"A period of the plan costs {epsilon(budget.period)} of {epsilon(budget.period_ceiling)}"
+    )
     if budget.permanent:
         text += f", permanent responses {epsilon(budget.permanent)} once"
-    if budget.lifetime is not None and budget.periods is None:
-        text += f"; the lifetime's {epsilon(budget.lifetime)} are never used up"
-    elif budget.lifetime is not None and budget.periods is not None:
-        length = budget.period_length
-        lasts = "" if length is None else f" ({duration_text(budget.periods * length)})"
-        text += f"; the lifetime's {epsilon(budget.lifetime)} pay for {budget.periods:,} periods"
-        text += lasts
+    text += f"; the lifetime's {epsilon(budget.lifetime)} "
+    if budget.periods is None:
+        text += "are never used up"
+    else:
+        lasts = duration_text(budget.periods * budget.period_length)
+        text += f"pay for {budget.periods:,} periods ({lasts})"
     return [f"{text}. Amounts are epsilon."]
 
 
@@ -225,7 +223,7 @@ def json_lines(answers: DesignAnswers) -> list[str]:
     document = {
         "metrics": [_document(answer) for answer in answers.designs],
         "refused": answers.refused,
-        "budget": vars(answers.budget),
+        "budget": answers.budget and vars(answers.budget),
     }
     return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
 

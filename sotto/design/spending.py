@@ -49,18 +49,18 @@ class Levels:
 
 @dataclass(frozen=True)
 class DesignBudget:
-    """The spending of a design, in micro-epsilon; None where nothing is said."""
+    """The spending of a plan, in micro-epsilon."""
 
     #: The cost of a period.
     period: int
-    period_ceiling: int | None
-    lifetime: int | None
+    period_ceiling: int
+    lifetime: int
     #: The cost that is paid once.
     permanent: int
     #: For how many periods the lifetime's ceiling pays; None for ever.
     periods: int | None
-    #: Milliseconds, of a plan.
-    period_length: int | None
+    #: Milliseconds.
+    period_length: int
     #: How much of a period's cost comes again in each.
     recurring: int
 

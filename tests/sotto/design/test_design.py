@@ -19,8 +19,7 @@ from mechanisms.planner.precision import precision, retention
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto.design.metric import Goal, Terms, design, in_panel
-from sotto.design.questions import affordable, question_of, question_of_metric
-from sotto.errors import ParameterError
+from sotto.design.questions import question_of, question_of_metric
 from sotto.plan.compile import parse_plan
 
 LADDER = [500_000, 1_000_000, 2_000_000]
@@ -110,27 +109,16 @@ def test_a_permanent_response_is_no_level_and_is_paid_once():
     others = {other.spec["name"] for other in found.others}
     assert "grr" in others
     assert "local_hashing" not in others
-    assert affordable(asked, None, 10_000_000) is None
-
-
-def test_a_lifetime_pays_for_so_many_periods():
-    asked = question_of("boolean", LADDER, {}, limit=3)
-    assert affordable(asked, 6_000_000, 100_000_000) == 16
-    assert affordable(asked, None, None) is None
-    with pytest.raises(ParameterError, match=r"2 values.*epsilon 1"):
-        affordable(asked, 5_000_000, None)
-    with pytest.raises(ParameterError, match="another ladder"):
-        affordable(asked, 300_000, None)
 
 
 def test_the_command_prints_tables(capsys):
     options = "--type category --domain 50 --ladder 0.5,1,2 --users 100000 --width 0.01"
-    status, out, err = run(capsys, *options.split(), "--lifetime", 300)
+    status, out, err = run(capsys, *options.split())
     assert (status, err) == (0, "")
     assert "users for width 0.01" in out
     assert "100,000 users miss width 0.01: it takes" in out
     assert "Mechanisms at the last level, by predicted error" in out
-    assert "the lifetime's 300 pay for 150 periods" in out
+    assert "the lifetime" not in out
 
 
 def test_the_command_answers_for_a_plan(capsys, tmp_path):
@@ -168,7 +156,7 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
         ),
         ("--type boolean --epsilon 1 --confidence nan", "confidence"),
         ("--type string --epsilon 1", "strings need candidates"),
-        ("--type boolean --epsilon 2 --period-ceiling 1", "pays for epsilon 1"),
+        ("--type boolean --epsilon 2 --panels 1,4", "--panels goes with a plan"),
         (
             "--type top_item --domain 9 --epsilon 1 --mechanism permute_and_flip",
             "top_response's is",
@@ -258,9 +246,6 @@ def test_the_command_trades_panels(capsys, tmp_path):
     assert sotto_cli.main([*arguments, "--panels", "1,4", "--format=json"]) == 0
     rows = json.loads(capsys.readouterr().out)["metrics"][0]["panels"]
     assert [row["panel"] for row in rows] == [1, 4]
-    single = ["design", "--type", "boolean", "--epsilon", "2", "--lifetime", "2", "--panels", "52"]
-    assert sotto_cli.main([*single, "--period", "1d"]) == 0
-    assert "1/52 7.02" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("panels", ["", "0", "1001", "4,x", "-1", "1/13"])
