@@ -32,6 +32,8 @@ from sotto.plan.checks import MAX_PANEL
 from sotto.plan.files import plan_of
 from sotto_cli import options
 
+#: The equations of so many candidates fit into memory.
+_CANDIDATES = 10_000
 #: Options that only a question without a plan has.
 _GIVEN = ("domain_size", "dimensions", "bits", "hashes", "cohorts", "missing")
 _SINGLE = ("epsilon", "ladder", "mechanism", "range", *_GIVEN)
@@ -58,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("what is assumed of the data; the worst if left out")
     options.add(data, "--share S", "true share, of one", type=float)
     options.add(data, "--uniform", "numbers all over their range")
-    options.add(data, "--candidates N|FILE", "candidate strings: how many, or one a line")
+    candidates = "candidate strings, instead of the plan's"
+    options.add(data, "--candidates N", candidates, type=options.whole(1, _CANDIDATES))
     add = partial(options.add, parser.add_argument_group("a question without a plan"))
     add("--type TYPE", "category, number, string, survey, ...")
     add("--epsilon E", "the only or last level")

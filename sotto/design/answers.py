@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 
 from mechanisms.exact import to_micro
 from mechanisms.planner.targets import Assumed
@@ -17,8 +16,6 @@ from sotto.design.spending import DesignBudget, lifetime_of
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: The equations of so many candidates fit into memory.
-MAX_CANDIDATES = 10_000
 _RANGED = ("number", "ordinal", "vector")
 
 
@@ -29,29 +26,16 @@ class DataAssumption:
     share: float | None = None
     #: Whether numbers lie all over their range.
     uniform: bool = False
-    #: How many candidate strings there are, or a file with one a line.
-    candidates: str | None = None
+    #: How many candidate strings there are, if a plan does not say which.
+    candidates: int | None = None
 
     def of(self, kind: str, own: tuple[str, ...] = ()) -> Assumed:
         """Return what is assumed of values of a type; ``own`` are a plan's candidates."""
         spread = tuple((place + 0.5) / 1000 for place in range(1000))
         values = spread if self.uniform and kind in _RANGED else None
-        return Assumed(self.share, values, self._candidates(own) if kind == "string" else ())
-
-    def _candidates(self, own: tuple[str, ...]) -> tuple[str, ...]:
-        given = self.candidates
-        if given is None:
-            return own
-        if given.isdigit():
-            found = tuple(f"candidate {number}" for number in range(min(int(given), 1 << 20)))
-        else:
-            lines = map(str.strip, Path(given).read_text(encoding="utf-8-sig").splitlines())
-            found = tuple(dict.fromkeys(x for x in lines if x and not x.startswith("#")))
-        if not 1 <= len(found) <= MAX_CANDIDATES:
-            raise ParameterError(
-                f"--candidates: {given} has {len(found)} strings, not 1 to {MAX_CANDIDATES}"
-            )
-        return found
+        if self.candidates is not None:
+            own = tuple(f"candidate {number}" for number in range(self.candidates))
+        return Assumed(self.share, values, own if kind == "string" else ())
 
 
 @dataclass(frozen=True)

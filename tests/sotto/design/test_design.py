@@ -156,6 +156,7 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
         ),
         ("--type boolean --epsilon 1 --confidence nan", "confidence"),
         ("--type string --epsilon 1", "strings need candidates"),
+        ("--type string --epsilon 1 --candidates 10001", "in [1, 10000]"),
         ("--type boolean --epsilon 2 --panels 1,4", "--panels goes with a plan"),
         (
             "--type top_item --domain 9 --epsilon 1 --mechanism permute_and_flip",
