@@ -12,11 +12,12 @@ records: of {count: export} the cells of "export" say how often it happened, or 
 {max: load} those of "load" are numbers, of {furthest: ...} those of the metric's name are steps; an
 empty cell adds nothing. {days: app} and {age: ...} need no column. A period is answered when it is
 over, if the device has a row in it.
-Values are randomized, held back and released as the plan says, and what devices send arrives in
-the log at the simulated times. A row of a top item is one occurrence; of a constant metric the
-first row is what a device reports in every period in which it has one. After its last row its clock
-runs on until its last level is delivered, or to --until. A device under a plan with panels records
-in its turns alone, as a real one; with --ignore-panels it records always.
+Values are randomized, held back and released as the plan says, and what devices send arrives in the
+log at the simulated times: a device wakes to send at most once a day. A row of a top item is one
+occurrence; of a constant metric the first row is what a device reports in every period in which it
+has one. After its last row its clock runs on until its last level is delivered, or to --until. A
+device under a plan with panels records in its turns alone, as a real one; with --ignore-panels it
+records always.
 
 The input is CSV in UTF-8 with a line of column names, or Parquet; columns that no metric has are
 not read. Times are ISO 8601 (UTC unless they have an offset) or numbers of --time-unit since 1970;
@@ -99,8 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--processes N", "how many play devices back", 2, type=options.whole(1, 64))
     seed = "draw from this number instead of the operating system: the log then protects nobody"
     add("--seed N", seed, type=options.whole(0))
-    wakes = "a device wakes to send once in each slot of this length"
-    add("--send-every DURATION", wakes, "1d", type=options.interval)
     always = "devices answer in every period, whatever the plan's panels: to try a plan out"
     add("--ignore-panels", always)
     add("--until TIME", "stop all clocks then, delivered or not")
@@ -109,7 +108,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "so keep it as the input is kept"
     )
     add("--devices OUT.csv", ledgers, type=Path)
-    add("--quiet", "no progress bar")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -123,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_of(args.plan).compiled
     named = dict(args.map), args.null, args.time_unit, dict(args.segment)
     columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
-    schedule = Schedule(args.send_every, args.until, args.ignore_panels)
+    schedule = Schedule(until=args.until, every_period=args.ignore_panels)
     for segment, _ in plan.segments:
         if segment not in dict(args.segment):
             options.warn(
@@ -145,12 +143,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.seed is not None:
         print(_SEEDED, file=sys.stderr)
-    # Without --quiet a bar is shown where standard error is a terminal.
-    quiet, rows = args.quiet or None, len(recordings)
+    rows = len(recordings)
     with tempfile.TemporaryDirectory(prefix="sotto-replay-") as folder:
         out = args.out or Path(folder)
         replay = Replay(out, schedule, args.processes, seed=args.seed)
-        with tqdm(total=rows, unit=" rows", desc="replay", disable=quiet, file=sys.stderr) as bar:
+        with tqdm(total=rows, unit=" rows", desc="replay", disable=None, file=sys.stderr) as bar:
             played = replay.run(plan, recordings, bar.update)
         if args.devices:
             write_audit(args.devices, played.audit)

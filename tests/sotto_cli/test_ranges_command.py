@@ -56,7 +56,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
         out.writerow(["late", after.isoformat(), FAST, "light", "home", "linux"])
     table = ["--input", str(folder / "t.csv"), "--device-column", "who", "--time-column", "when"]
     plan, log = ["--plan", str(folder / "plan.yaml")], str(folder / "log")
-    more = ["--segment", "os=platform", "--processes", "1", "--quiet", "--out", log]
+    more = ["--segment", "os=platform", "--processes", "1", "--out", log]
     assert main(["replay", *plan, *table, *more]) == 0
     where = ["--state", str(folder / "state")]
     assert main(["aggregate", *plan, "--log", log, *where]) == 0

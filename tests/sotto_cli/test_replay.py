@@ -622,8 +622,6 @@ class TestCommand:
             (["--map", "colour"], "must be NAME=COLUMN"),
             (["--map", "hue=colour"], "no metric or measure 'hue'; it has colour, size, good"),
             (["--processes", "0"], "--processes: '0' must be a whole number, in [1, 64]"),
-            (["--send-every", "often"], "duration"),
-            (["--send-every", "0ms"], "--send-every"),
             (["--until", "later"], "--until: 'later' must be a time"),
             (["--plan", "no-such-plan.yaml"], "no-such-plan.yaml"),
             (["--input", "no-such.csv"], "--input no-such.csv must be a file"),

@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def replay(*more):
-    table = ["--input", "t.csv", "--device-column", "who", "--time-column", "when", "--quiet"]
+    table = ["--input", "t.csv", "--device-column", "who", "--time-column", "when"]
     return main(
         ["replay", "--plan", "plan.yaml", *table, "--out", "log", "--processes", "1", *more]
     )
