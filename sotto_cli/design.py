@@ -7,7 +7,7 @@ stated; intervals are those of the estimates, which cover the truth of the repor
 examples:
   sotto design --type category --domain 50 --ladder 0.5,1,2 --width 0.01
       how many users an interval of one percentage point takes at each level
-  sotto design --type number --range 0 5000 --epsilon 1 --users 20000 --plot mean.svg
+  sotto design --type number --range 0 5000 --ladder 1 --users 20000 --plot mean.svg
       how precise the mean of 20,000 users is, and a chart of it
   sotto design plan.yaml --users 100000
       every metric of a plan, and for how long the budget lasts
@@ -36,7 +36,7 @@ from sotto_cli import options
 _CANDIDATES = 10_000
 #: Options that only a question without a plan has.
 _GIVEN = ("domain_size", "dimensions", "bits", "hashes", "cohorts", "missing")
-_SINGLE = ("epsilon", "ladder", "mechanism", "range", *_GIVEN)
+_SINGLE = ("ladder", "mechanism", "range", *_GIVEN)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(data, "--candidates N", candidates, type=options.whole(1, _CANDIDATES))
     add = partial(options.add, parser.add_argument_group("a question without a plan"))
     add("--type TYPE", "category, number, string, survey, ...")
-    add("--epsilon E", "the only or last level")
-    add("--ladder E,...", "all, weakest first", [], type=options.numbers)
+    add("--ladder E,...", "the epsilon of each level, weakest first", type=options.numbers)
     add("--mechanism NAME", "default: the chooser's")
     add("--domain M", "symbols, points or items", type=options.whole(1), dest="domain_size")
     add("--dimensions D", "of a vector", type=options.whole(1))
@@ -86,12 +85,14 @@ def run(args: argparse.Namespace) -> None:
     from sotto.design.metric import Goal
 
     if (args.plan is None) == (args.type is None):
-        raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
+        raise ParameterError("give a plan, or a question by --type and --ladder")
     supposed, arms = DataAssumption(args.share, args.uniform, args.candidates), args.arms
     if args.plan is None:
+        if args.ladder is None:
+            raise ParameterError("give the epsilons: --ladder 0.5,1,2")
         asked = asked_alone(
             args.type,
-            _ladder(args),
+            args.ladder,
             {name: value for name in _GIVEN if (value := getattr(args, name))},
             supposed,
             mechanism=args.mechanism,
@@ -119,14 +120,3 @@ def run(args: argparse.Namespace) -> None:
     if args.plot is not None:
         report.plot(found.designs[0], args.plot)
     print("\n".join(report.json_lines(found) if args.format == "json" else report.lines(found)))
-
-
-def _ladder(args: argparse.Namespace) -> list[float]:
-    amounts = list(args.ladder)
-    if args.epsilon is not None and (not amounts or amounts[-1] < args.epsilon):
-        amounts.append(args.epsilon)
-    elif args.epsilon is not None and amounts[-1] > args.epsilon:
-        raise ParameterError(f"--epsilon {args.epsilon:g} is below the last level, {amounts[-1]:g}")
-    if not amounts:
-        raise ParameterError("give the epsilons: --ladder 0.5,1,2 or --epsilon 1")
-    return amounts

@@ -140,26 +140,25 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     ("options", "message"),
     [
         ("", "give a plan, or a question"),
-        ("--type category --epsilon 1", "needs domain"),
-        ("--type numbr --epsilon 1", "did you mean 'number'?"),
+        ("--type category --ladder 1", "needs domain"),
+        ("--type numbr --ladder 1", "did you mean 'number'?"),
         ("--type boolean", "give the epsilons"),
-        ("--type boolean --ladder 1,2 --epsilon 1.5", "below the last level"),
-        ("--type boolean --epsilon 99", "must be in"),
-        ("--type boolean --epsilon 1 --width 1e-12", "reports would reach"),
-        ("--type boolean --epsilon 1 --width 0", "must be a number above 0"),
-        ("--type number --epsilon 1 --floor 0.1", "no detection floor"),
-        ("--type number --epsilon 1 --range 5 5", "LOW below HIGH"),
-        ("--type boolean --epsilon 1 --share 1.5", "share must lie in"),
+        ("--type boolean --ladder 99", "must be in"),
+        ("--type boolean --ladder 1 --width 1e-12", "reports would reach"),
+        ("--type boolean --ladder 1 --width 0", "must be a number above 0"),
+        ("--type number --ladder 1 --floor 0.1", "no detection floor"),
+        ("--type number --ladder 1 --range 5 5", "LOW below HIGH"),
+        ("--type boolean --ladder 1 --share 1.5", "share must lie in"),
         (
-            "--type boolean --epsilon 1 --users -5",
+            "--type boolean --ladder 1 --users -5",
             "--users: '-5' must be a whole number, at least 1",
         ),
-        ("--type boolean --epsilon 1 --confidence nan", "confidence"),
-        ("--type string --epsilon 1", "strings need candidates"),
-        ("--type string --epsilon 1 --candidates 10001", "in [1, 10000]"),
-        ("--type boolean --epsilon 2 --panels 1,4", "--panels goes with a plan"),
+        ("--type boolean --ladder 1 --confidence nan", "confidence"),
+        ("--type string --ladder 1", "strings need candidates"),
+        ("--type string --ladder 1 --candidates 10001", "in [1, 10000]"),
+        ("--type boolean --ladder 2 --panels 1,4", "--panels goes with a plan"),
         (
-            "--type top_item --domain 9 --epsilon 1 --mechanism permute_and_flip",
+            "--type top_item --domain 9 --ladder 1 --mechanism permute_and_flip",
             "top_response's is",
         ),
     ],
@@ -252,7 +251,7 @@ def test_the_command_trades_panels(capsys, tmp_path):
 @pytest.mark.parametrize("panels", ["", "0", "1001", "4,x", "-1", "1/13"])
 def test_panels_that_are_none_are_refused(capsys, panels):
     assert (
-        sotto_cli.main(["design", "--type", "boolean", "--epsilon", "1", f"--panels={panels}"]) == 2
+        sotto_cli.main(["design", "--type", "boolean", "--ladder", "1", f"--panels={panels}"]) == 2
     )
     assert "must be a whole number, in [1, 1000]" in capsys.readouterr().err
 

@@ -137,10 +137,9 @@ def test_the_command_answers(capsys, tmp_path):
     }
     assert found["arms"][0]["level"] is None
     assert (
-        sotto_cli.main(["design", "--type", "boolean", "--epsilon", "1", "--experiment", "10%"])
-        == 2
+        sotto_cli.main(["design", "--type", "boolean", "--ladder", "1", "--experiment", "10%"]) == 2
     )
     assert "must be two numbers, such as 10%:11% or 410:400" in capsys.readouterr().err
-    strings = ["design", "--type", "string", "--epsilon", "1", "--candidates", "9"]
+    strings = ["design", "--type", "string", "--ladder", "1", "--candidates", "9"]
     assert sotto_cli.main([*strings, "--experiment", "1%:2%"]) == 2
     assert "arms are not compared by rappor" in capsys.readouterr().err
