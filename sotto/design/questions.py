@@ -52,8 +52,6 @@ class Question:
     unit: str = ""
     #: Milliseconds after which each level is sent; empty outside a plan.
     after: tuple[int, ...] = ()
-    #: Values a period.
-    limit: int = 1
     #: Whether the last level is a permanent response, which is never sent.
     constant: bool = False
     #: Reports that a user has in a window, on average.
@@ -82,16 +80,6 @@ class Question:
     def sent(self) -> int:
         """The number of levels that leave the device."""
         return len(self.after) or len(self.ladder) - self.constant
-
-    @property
-    def cost(self) -> int:
-        """Micro-epsilon of a period."""
-        return self.limit * self.mechanism.certified(self.sent - 1)
-
-    @property
-    def permanent(self) -> int:
-        """Micro-epsilon of a permanent response, once in a lifetime; 0 of all others."""
-        return self.mechanism.certified(self.sent) if self.constant else 0
 
     @property
     def published_from(self) -> int:
@@ -215,7 +203,6 @@ def question_of_metric(
         scale,
         unit,
         metric.delays,
-        metric.limit,
         constant,
         1.0 if constant else metric.limit * periods,
         periods=periods,

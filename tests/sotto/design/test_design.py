@@ -96,13 +96,13 @@ def test_every_type_has_a_design():
         assert [other.error for other in found.others if other.spec == asked.spec] == errors[-1:]
 
 
-def test_a_permanent_response_is_no_level_and_is_paid_once():
+def test_a_permanent_response_is_no_level():
     constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
     before = PLAN_YAML.index("repeat: {once: first}")
     others = PLAN_YAML[PLAN_YAML.index("  dep_delay:") : PLAN_YAML.index("  distance:")]
     plan = parse_plan(f"{PLAN_YAML[:before]}{constant}\n{others}").compile()
     asked = question_of_metric(plan, plan.metric("carrier"))
-    assert (asked.sent, asked.per_user, asked.permanent) == (2, 1, 2_000_000)
+    assert (asked.sent, asked.per_user) == (2, 1)
     found = design(asked, Goal(), 1000)
     assert len(found.levels) == 2
     # Nothing with a public coin, which would change from period to period.
@@ -185,7 +185,7 @@ def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
 
 def traded(question, panels, users=10**8, goal=None, terms=None):
     found = design(question, goal or Goal("error"), users)
-    given = terms or Terms(WEEK, question.cost, None)
+    given = terms or Terms(WEEK, question.mechanism.certified(question.sent - 1), None)
     return tuple(in_panel(found, panel, given) for panel in panels)
 
 
