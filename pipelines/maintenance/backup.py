@@ -17,11 +17,11 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeAlias
 
 from pipelines.maintenance.remembered import note, noted
 from pipelines.storage import files
@@ -30,6 +30,9 @@ from pipelines.storage.files import AnyPath
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, FormatError
 from sotto.plan.files import open_beside
+
+#: Called with how many bytes are done, and how many will be.
+Progress: TypeAlias = Callable[[int, int], None]
 
 FORMAT = 1
 _INDEX, _MANIFEST = "BACKUP.json", "MANIFEST.json"
@@ -50,12 +53,13 @@ class BackedUp(NamedTuple):
 def backup(
     state_dir: str | os.PathLike[str],
     out: str | os.PathLike[str],
+    progress: Progress = lambda done, total: None,
     *,
     wait: float = 0.0,
 ) -> BackedUp:
     """Write what is committed to a file, which must not exist; jobs may go on meanwhile.
 
-    ``wait``: seconds to wait for a run that holds the directory.
+    ``progress``: in bytes. ``wait``: seconds to wait for a run that holds the directory.
 
     Raises AggregationError if there is such a file, or it would be in the state's directory, no
     such state, or a file of it is missing.
@@ -76,9 +80,10 @@ def backup(
             manifest = directory.manifest()
             note(state_dir, manifest.state, manifest.forgotten)
             members = _linked(directory, manifest, links)
+        total = sum(path.stat().st_size for path in members.values())
         index = {name: _digest(path) for name, path in members.items()}
         with open_beside(partial, target, 0o600) as file:
-            _write(file, manifest, members, index)
+            _write(file, manifest, members, index, progress, total)
             file.flush()
             os.fsync(file.fileno())
         found = check(partial)
@@ -137,6 +142,8 @@ def _write(
     manifest: Manifest,
     members: dict[str, Path],
     index: dict[str, tuple[int, str]],
+    progress: Progress,
+    total: int,
 ) -> None:
     about = {
         "format": FORMAT,
@@ -146,6 +153,7 @@ def _write(
         "files": index,
     }
     content = files.dump_document(about)
+    done = 0
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         first = tarfile.TarInfo(_INDEX)
         first.size, first.mode = len(content), 0o600
@@ -155,6 +163,8 @@ def _write(
             entry.size, entry.mode = index[name][0], 0o600
             with path.open("rb") as source:
                 archive.addfile(entry, source)
+            done += entry.size
+            progress(done, total)
 
 
 def check(file: str | os.PathLike[str]) -> BackedUp:
@@ -207,6 +217,7 @@ def _members(path: Path, about: dict[str, object]) -> Iterator[tuple[str, bytes]
 def restore(
     file: str | os.PathLike[str],
     state_dir: str | os.PathLike[str],
+    progress: Progress = lambda done, total: None,
     *,
     forgotten: Path | None = None,
 ) -> BackedUp:
@@ -214,7 +225,7 @@ def restore(
 
     ``forgotten``: a file that :mod:`pipelines.maintenance.remembered` wrote; who is in it is
     forgotten before the directory is there, and noted beside it. None brings back whoever was
-    forgotten since the backup was made.
+    forgotten since the backup was made. ``progress``: in bytes.
 
     Killed at any moment it leaves no state, and may be done again.
 
@@ -227,11 +238,14 @@ def restore(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700, parents=True)
     about: dict[str, object] = {}
+    done = 0
     try:
         for name, content in _members(Path(file), about):
             path = partial / name
             path.parent.mkdir(exist_ok=True)
             files.create(path, [content])
+            done += len(content)
+            progress(done, os.stat(file).st_size)
         _check_whole(partial)
         if forgotten is not None:
             _forget(partial, target, noted(forgotten, str(about["state"])))

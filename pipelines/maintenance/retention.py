@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from pipelines.bounded.run import opened
+from pipelines.bounded.run import Progress, opened
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -49,6 +49,7 @@ def retain(
     log: str | os.PathLike[str] | None = None,
     keep: int | None = None,
     database: str | URL | None = None,
+    progress: Progress = lambda done, total: None,
     *,
     dry_run: bool = False,
     wait: float = 0.0,
@@ -57,9 +58,9 @@ def retain(
     """Remove what is kept for no more use; return what it was, or with ``dry_run`` would be.
 
     ``log``: an embedded log, of which segments are removed that are counted and that many ms old:
-    ``keep``, at least the plans' horizon, which is the default. ``database``: as of
-    :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to wait for a run that holds the
-    directory. ``clock``: returns the current time, ms, for quarantine.
+    ``keep``, at least the plans' horizon, which is the default. ``database``, ``progress``: as of
+    :func:`pipelines.bounded.run.aggregate`; progress is in bytes. ``wait``: seconds to wait for a
+    run that holds the directory. ``clock``: returns the current time, ms, for quarantine.
 
     Raises AggregationError if it cannot go on, ParameterError if ``keep`` is too short.
     """
@@ -73,7 +74,7 @@ def retain(
         if found.generations:
             driver.own_interrupted(None)
             driver.expire(now)
-        remove_segments(found)
+        remove_segments(found, progress)
         return found
 
 
@@ -101,12 +102,15 @@ class HourlyRetention:
         return len(found.segments)
 
 
-def remove_segments(found: Removable) -> None:
+def remove_segments(found: Removable, progress: Progress = lambda done, total: None) -> None:
     """Remove segments of a log, durably, those of a partition oldest first."""
+    done = 0
     for path in found.segments:
+        done += path.stat().st_size
         path.unlink()
         # Before the next one: nobody finds a gap.
         files.sync_directory(path.parent)
+        progress(done, found.size)
 
 
 def _removable(

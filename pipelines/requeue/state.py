@@ -21,7 +21,7 @@ from sqlalchemy import URL
 
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.bounded.driver import Driver
-from pipelines.bounded.run import MAX_REPORTS, RunResult, opened
+from pipelines.bounded.run import MAX_REPORTS, Progress, RunResult, opened
 from pipelines.sinks.quarantine import CURABLE, check_reasons
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
@@ -38,6 +38,7 @@ def requeue(
     database: str | URL | None = None,
     reasons: Collection[Reason] = CURABLE,
     max_reports: int = MAX_REPORTS,
+    progress: Progress = lambda done, total: None,
     checkpoint: Checkpoint = lambda step: None,
     *,
     candidates: Candidates | None = None,
@@ -66,6 +67,8 @@ def requeue(
         now = clock()
         found = waiting(driver.directory, driver.manifest, reasons, now)
         cured = [each for each in found if each.plan in known]
+        total = result.size + _rows(cured)
+        progress(result.size, total)
         for part in _parts(cured, max_reports):
             if stop():
                 break
@@ -80,6 +83,7 @@ def requeue(
             )
             driver.begin(intent)
             result = _take(result, driver, intent)
+            progress(result.size, total)
         return replace(result, seconds=seconds(), unit="reports")
 
 

@@ -8,9 +8,10 @@ then the job finds duplicates.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pipelines.sinks.kafka import producer_for, send_all
 from pipelines.sinks.quarantine import (
@@ -32,6 +33,8 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
+
+Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass
@@ -73,13 +76,13 @@ class RequeueTopics:
         self._reasons = frozenset(reasons)
         self._again = again
 
-    def waiting(self) -> Found:
+    def waiting(self, progress: Progress) -> Found:
         """Return what there is, and send nothing."""
         found = Found()
-        deque(self._curable(found), maxlen=0)
+        deque(self._curable(found, progress), maxlen=0)
         return found
 
-    def requeue(self) -> Found:
+    def requeue(self, progress: Progress) -> Found:
         """Give back what the plans cure, and return what there was."""
         found = Found()
 
@@ -90,18 +93,18 @@ class RequeueTopics:
                     yield record
 
         with (
-            closing(self._curable(found)) as curable,
+            closing(self._curable(found, progress)) as curable,
             producer_for(self._broker, MAX_BATCH, f" for {self.target}: do it again") as producer,
         ):
             send_all(producer, str(self.target), cured())
         return found
 
-    def _curable(self, found: Found) -> Generator[tuple[Record, int]]:
+    def _curable(self, found: Found, progress: Progress) -> Generator[tuple[Record, int]]:
         """Yield what waits, each once, as it is given back, with its reports; and count it."""
         with connected(self._broker) as topics:
             topics.check_sink(self.target, self._stay)
         now = now_ms()
-        for _, entry, done in _entries(self._broker, self.origin, self.target):
+        for _, entry, done in _entries(self._broker, self.origin, self.target, progress):
             plan = None if entry is None else plan_of(entry.reject.message)
             if entry is not None and not (plan and is_curable(entry.reject, self._reasons, now)):
                 continue
@@ -118,19 +121,19 @@ class RequeueTopics:
                 yield given, rows
 
 
-def held(broker: Broker, name: str) -> Iterator[tuple[str, Reject, bool]]:
+def held(broker: Broker, name: str, progress: Progress) -> Iterator[tuple[str, Reject, bool]]:
     """Yield what the topic ``NAME-quarantine`` holds: place, and whether it was given back.
 
     The place is partition and offset, such as ``3/1200``. Records that cannot be read are left out.
     """
     topics = SinkTopic(name, "quarantine"), SinkTopic(name, "requeue")
-    for place, entry, done in _entries(broker, *topics):
+    for place, entry, done in _entries(broker, *topics, progress):
         if entry is not None:
             yield place, entry.reject, done
 
 
 def _entries(
-    broker: Broker, origin: SinkTopic, target: SinkTopic
+    broker: Broker, origin: SinkTopic, target: SinkTopic, progress: Progress
 ) -> Iterator[tuple[str, Entry | None, bool]]:
     """Yield the entries of a topic of quarantine, each once; None for what cannot be read."""
     with connected(broker) as topics:
@@ -140,7 +143,7 @@ def _entries(
         for record in read_to_end(broker, str(target), sizes[1])
     }
     seen: set[tuple[bytes, bytes]] = set()
-    for record in read_to_end(broker, str(origin), sizes[0]):
+    for record in read_to_end(broker, str(origin), sizes[0], progress):
         place = f"{record.partition}/{record.offset}"
         try:
             entry = parse(record.key, record.value, record.headers)

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -272,11 +272,13 @@ def read_to_end(
     broker: Broker,
     topic: str,
     partitions: int,
+    progress: Callable[[int, int], None] = lambda *_: None,
     begin: Mapping[str, int] | None = None,
 ) -> Generator[Any]:
     """Yield the records of a topic, as kafka-python has them, up to its end of now by partition.
 
-    ``begin`` is by partition, as text, the offset where reading starts, if not 0.
+    ``progress`` is called with how many have been read, and how many there are. ``begin`` is by
+    partition, as text, the offset where reading starts, if not 0.
     """
     from kafka import TopicPartition
 
@@ -288,12 +290,17 @@ def read_to_end(
             first = {
                 each: max(kept[each], (begin or {}).get(str(each.partition), 0)) for each in wanted
             }
+            left = {each: max(ends[each] - first[each], 0) for each in wanted}
+            read, total = 0, sum(left.values())
+            progress(read, total)
             for each in wanted:
-                if ends[each] > first[each]:
+                if left[each]:
                     consumer.assign([each])
                     consumer.seek(each, first[each])
                     for records in read_until(consumer, {each: ends[each]}):
                         yield from (record for record in records if record.offset < ends[each])
+                read += left[each]
+                progress(read, total)
     finally:
         close_consumer(consumer)
 

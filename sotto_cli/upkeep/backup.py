@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.out is None:
         raise ParameterError("--out is missing: where is the backup to be written?")
-    found = backup(args.state, args.out, wait=args.wait / 1000)
+    with options.progress_bar("bytes", "backup") as progress:
+        found = backup(args.state, args.out, progress, wait=args.wait / 1000)
     print(what_it_has(args.out, found))
 
 

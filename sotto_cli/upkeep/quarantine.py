@@ -67,7 +67,9 @@ def run(args: argparse.Namespace) -> None:
         from pipelines.requeue.topic import held
 
         name = options.topics_of(args.topic)[0].name
-        found = contents.rejected(held(options.broker_of(args), name), plans, chosen)
+        with options.progress_bar("messages", "quarantine") as progress:
+            entries = held(options.broker_of(args), name, progress)
+            found = contents.rejected(entries, plans, chosen)
     if args.format == "json":
         shown = [each.document(full=args.full) for each in found[: args.limit]]
         print(json.dumps(shown, indent=1))

@@ -71,13 +71,14 @@ def _of_state(args: argparse.Namespace) -> int:
     if args.dry_run:
         print("\n".join(waiting_in(args.state, plans, reasons)))
         return 0
-    with options.stopping() as stopped:
+    with options.stopping() as stopped, options.progress_bar("reports", "requeue") as progress:
         result = requeue(
             args.state,
             plans,
             args.database,
             reasons,
             args.max_reports,
+            progress,
             candidates=candidates,
             stop=stopped.is_set,
             wait=args.wait / 1000,
@@ -102,7 +103,8 @@ def _of_topic(args: argparse.Namespace) -> int:
     name = options.topics_of(args.topic)[0].name
     reasons = args.reason or CURABLE
     topics = RequeueTopics(options.broker_of(args), name, plans, reasons, args.again)
-    found = topics.waiting() if args.dry_run else topics.requeue()
+    with options.progress_bar("messages", "requeue") as progress:
+        found = topics.waiting(progress) if args.dry_run else topics.requeue(progress)
     if args.dry_run:
         print("\n".join(waiting_lines(found.waiting, found.done, plans)))
     else:

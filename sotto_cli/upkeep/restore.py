@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> None:
     forgotten = None
     if args.forgotten != "none":
         forgotten = Path(args.forgotten or place_of(args.state))
-    found = restore(args.file, args.state, forgotten=forgotten)
+    with options.progress_bar("bytes", "restore") as progress:
+        found = restore(args.file, args.state, progress, forgotten=forgotten)
     print(what_it_has(args.file, found))
     if forgotten is None:
         print("who was forgotten since the backup was made is back: do sotto forget again")

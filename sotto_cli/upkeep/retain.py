@@ -63,14 +63,16 @@ def run(args: argparse.Namespace) -> None:
         print("\n".join(_swept(args, what)))
     if args.state is None:
         return
-    found = retain(
-        args.state,
-        args.log,
-        args.keep,
-        args.database,
-        dry_run=args.dry_run,
-        wait=args.wait / 1000,
-    )
+    with options.progress_bar("bytes", "retain") as progress:
+        found = retain(
+            args.state,
+            args.log,
+            args.keep,
+            args.database,
+            progress,
+            dry_run=args.dry_run,
+            wait=args.wait / 1000,
+        )
     print("\n".join(lines(found, what)))
 
 

@@ -57,9 +57,13 @@ def test_what_is_left_is_the_end_of_the_log_and_counts_go_on(world, made):
     before, counts = names(world.log), counted(world.state)
     dry = retain(world.state, world.log, dry_run=True, clock=lambda: START)
     assert names(world.log) == before
-    found = retain(world.state, world.log, clock=lambda: START)
+    seen: list[tuple[int, int]] = []
+    found = retain(
+        world.state, world.log, progress=lambda *told: seen.append(told), clock=lambda: START
+    )
     assert found == dry
     assert len(found.segments) > 3
+    assert seen[-1] == (found.size, found.size)
     for name, left in names(world.log).items():
         assert left == before[name][-len(left) :]
         assert left

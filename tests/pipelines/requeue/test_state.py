@@ -64,7 +64,8 @@ def test_it_is_as_if_the_plan_had_been_there(world):
     state = world.copy()
     before = StateDirectory(state).manifest()
     assert counted(state) != counted(world.known)
-    requeue(state, BOTH, candidates=CANDIDATES)
+    seen: list[tuple[int, int]] = []
+    result = requeue(state, BOTH, candidates=CANDIDATES, progress=lambda *told: seen.append(told))
     assert counted(state) == counted(world.known)
     assert audits(state) == audits(world.known)
     tables = [projected(each, without=("revision",)) for each in (state, world.known)]
@@ -72,6 +73,7 @@ def test_it_is_as_if_the_plan_had_been_there(world):
         assert tables[0][name] == tables[1][name]
     manifest = StateDirectory(state).manifest()
     assert manifest.tally.reports == StateDirectory(world.known).manifest().tally.reports
+    assert seen == [(0, result.size), (result.size, result.size)]
     # The log's clock and lanes are where they were.
     assert (manifest.clock, manifest.positions) == (before.clock, before.positions)
     assert (manifest.last, manifest.first_open) == (before.last, before.first_open)

@@ -42,7 +42,7 @@ def test_the_topic_that_takes_nothing_is_named(monkeypatch, error):
     waiting = iter([(Record(b"key", b"value", ()), 1)])
     monkeypatch.setattr(topics, "_curable", lambda *_: (each for each in waiting))
     with pytest.raises(BrokerError, match="reports-requeue"):
-        topics.requeue()
+        topics.requeue(lambda *_: None)
     assert len(ended) == 1
 
 
@@ -62,13 +62,17 @@ def test_a_record_ahead_of_the_clock_is_given_back_once_it_is_not(monkeypatch):
     monkeypatch.setattr(
         topic, "read_to_end", lambda _, name, *__: records if name == str(topics.origin) else []
     )
-    waiting = topics.waiting()
+    waiting = topics.waiting(lambda *_: None)
     assert waiting.waiting == {("future", BOTH[0].fingerprint_hex): 2}
     assert waiting.unreadable == 0
-    given = [record.timestamp for record, _ in topics._curable(waiting)]
+    given = [record.timestamp for record, _ in topics._curable(waiting, lambda *_: None)]
     assert given == [START, START + 1]
     records[0].value = None
     records[1].headers = ()
     records[2].offset, records[3] = 20, records[2]
-    held = [(place, each.append) for place, each, _ in topic.held(topics._broker, "reports")]
+    held = [(place, each.append) for place, each, _ in topic.held(*_given(topics))]
     assert held == [("3/0", START), ("3/20", START + 1), *((f"3/{at}", times[2]) for at in (4, 5))]
+
+
+def _given(topics):
+    return topics._broker, "reports", lambda *_: None
