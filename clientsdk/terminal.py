@@ -94,7 +94,8 @@ def telemetry(client: Client, action: TelemetryAction | str) -> str:
         client.give_consent(again=True)
     if action in (TelemetryAction.ON, TelemetryAction.OFF) and not disabled:
         _remember(client, client.plan.digest)
-    if action in (TelemetryAction.ON, TelemetryAction.SHOW):
+    # A client that could not read its plan has one without metrics.
+    if action in (TelemetryAction.ON, TelemetryAction.SHOW) and client.plan.metrics:
         parts = [_text(client).rstrip()]
     if action == TelemetryAction.SHOW and not disabled:
         parts += [str(client.preview()), str(client.ledger())]

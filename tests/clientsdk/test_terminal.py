@@ -195,6 +195,12 @@ def test_where_telemetry_is_switched_off_the_command_says_by_what(tool, tmp_path
     assert tool("y\n") == ("", False, Outcome.NO_CONSENT)
 
 
+def test_a_tool_without_a_readable_plan_says_so(tmp_path):
+    client = Client.open(b"{}", state=tmp_path / "device.db", publisher="https://a.example")
+    said = {telemetry(client, action).partition(";")[0] for action in TelemetryAction}
+    assert said == {"Telemetry is off: the plan is not a compiled plan"}
+
+
 def test_what_makes_no_sense_is_refused(tmp_path):
     with client_of(tmp_path / "device.db") as client:
         with pytest.raises(ParameterError, match="action"):
