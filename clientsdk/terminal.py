@@ -106,8 +106,9 @@ def _state(client: Client) -> str:
     why = client.stats().disabled
     if why is not None:
         return f"Telemetry is off: {why}."
-    said = client.consent
-    return _CHANGED if said is Consent.GIVEN and not _is_answered(client) else _STATES[said]
+    # An app that has given consent by itself has no note of a document.
+    said, noted = client.consent, os.path.exists(_beside(client))
+    return _CHANGED if said and noted and not _is_answered(client) else _STATES[said]
 
 
 def _is_answered(client: Client) -> bool:

@@ -164,6 +164,8 @@ def test_the_command_switches_on_and_off_and_says_which_holds(tool, tmp_path):
     state = tmp_path / "device.db"
     with client_of(state) as client:
         assert telemetry(client, "status") == "Telemetry is off: you have not been asked."
+        client.give_consent()
+        assert telemetry(client, "status") == "Telemetry is on: you have agreed."
         said = telemetry(client, TelemetryAction.ON)
         assert said.startswith("Telemetry is on: you have agreed.\n\n")
         assert "Which colour you like" in said
