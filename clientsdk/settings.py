@@ -465,7 +465,7 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
         return None
     path = os.fspath(state) if isinstance(state, str | os.PathLike) else ""
     no_file = ("", ":memory:", NO_LIFETIME_BOUND.name, NO_LIFETIME_BOUND.value)
-    if not isinstance(path, str) or "\0" in path or path in no_file:
+    if not isinstance(path, str) or "\0" in path or path.startswith("file:") or path in no_file:
         what = type_of(state) if not isinstance(state, str) else "a str that is none"
         raise ParameterError(
             f"state must be the path of a file; got {what}. The constant NO_LIFETIME_BOUND keeps "
@@ -529,6 +529,8 @@ def checked_clock(clock: Callable[[], float]) -> Callable[[], int]:
     reading = clock()
     if not is_number(reading):
         raise wrong_type("clock", f"{expected}; it returns another type", reading)
+    if not abs(reading) < math.inf:
+        raise ParameterError(f"clock must be {expected}; it returns {reading}")
     for unit, scale in _FINER.items():
         if 1.5e9 * scale <= reading < 4e9 * scale:
             raise ParameterError(f"clock must be {expected}; it seems to return {unit}: divide it")

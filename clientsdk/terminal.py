@@ -94,7 +94,8 @@ def telemetry(client: Client, action: TelemetryAction | str) -> str:
         client.give_consent(again=True)
     if action in (TelemetryAction.ON, TelemetryAction.OFF) and not disabled:
         _remember(client, client.plan.digest)
-    if action in (TelemetryAction.ON, TelemetryAction.SHOW):
+    # A client that could not read its plan has one without metrics.
+    if action in (TelemetryAction.ON, TelemetryAction.SHOW) and client.plan.metrics:
         parts = [_text(client).rstrip()]
     if action == TelemetryAction.SHOW and not disabled:
         parts += [str(client.preview()), str(client.ledger())]
@@ -105,8 +106,9 @@ def _state(client: Client) -> str:
     why = client.stats().disabled
     if why is not None:
         return f"Telemetry is off: {why}."
-    said = client.consent
-    return _CHANGED if said is Consent.GIVEN and not _is_answered(client) else _STATES[said]
+    # An app that has given consent by itself has no note of a document.
+    said, noted = client.consent, os.path.exists(_beside(client))
+    return _CHANGED if said and noted and not _is_answered(client) else _STATES[said]
 
 
 def _is_answered(client: Client) -> bool:

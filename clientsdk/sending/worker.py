@@ -199,7 +199,8 @@ class Worker(lifecycle.Forkable):
         task.end_by(self._until)
         try:
             result = self._flush(task)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # A publisher that calls sys.exit would end this thread, and nobody would see why.
             return self._failed(_known(error))
         self.sent += result.sent
         if isinstance(result.error, SentElsewhereError):
@@ -244,7 +245,7 @@ class Worker(lifecycle.Forkable):
         return min(seconds, self._resolution / 1000)
 
 
-def _known(error: Exception) -> SottoError:
+def _known(error: BaseException) -> SottoError:
     """Return an error of Sotto's, or what may be said of another's, for example the app's clock."""
     if isinstance(error, SottoError):
         return error

@@ -36,7 +36,7 @@ def copy_log(
     """
     found = partitions(log)
     if not found:
-        raise ParameterError(f"{log} holds no log: name the folder that sotto replay --out wrote")
+        raise ParameterError(f"{log} holds no log: name the folder of --log, or of replay --out")
     sent = left = 0
 
     def chosen() -> Iterator[Record]:

@@ -220,7 +220,7 @@ class LogWriter:
         lock = open_file(self.path / "lock", os.O_RDWR | os.O_CREAT, _FILE)
         try:
             if not try_lock(lock):
-                raise PublishError(f"partition {self.path.name!r} is held by another writer")
+                raise PublishError(f"partition {self.path.name!r} is in use: give another name")
         except BaseException:
             os.close(lock)
             raise

@@ -129,7 +129,7 @@ with LogWriter("log", "a") as log:
     try:
         LogWriter("log", "a")
     except Exception as error:
-        assert "held by another writer" in str(error)
+        assert "in use: give another name" in str(error)
     else:
         raise AssertionError
 assert written() == [b"a\\r\\n\\x1a"]

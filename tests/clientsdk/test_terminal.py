@@ -164,6 +164,8 @@ def test_the_command_switches_on_and_off_and_says_which_holds(tool, tmp_path):
     state = tmp_path / "device.db"
     with client_of(state) as client:
         assert telemetry(client, "status") == "Telemetry is off: you have not been asked."
+        client.give_consent()
+        assert telemetry(client, "status") == "Telemetry is on: you have agreed."
         said = telemetry(client, TelemetryAction.ON)
         assert said.startswith("Telemetry is on: you have agreed.\n\n")
         assert "Which colour you like" in said
@@ -193,6 +195,12 @@ def test_where_telemetry_is_switched_off_the_command_says_by_what(tool, tmp_path
         telemetry(client, "off")
     monkeypatch.delenv("DO_NOT_TRACK")
     assert tool("y\n") == ("", False, Outcome.NO_CONSENT)
+
+
+def test_a_tool_without_a_readable_plan_says_so(tmp_path):
+    client = Client.open(b"{}", state=tmp_path / "device.db", publisher="https://a.example")
+    said = {telemetry(client, action).partition(";")[0] for action in TelemetryAction}
+    assert said == {"Telemetry is off: the plan is not a compiled plan"}
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):

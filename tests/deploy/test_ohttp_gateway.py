@@ -271,13 +271,14 @@ def test_many_devices_at_once_with_two_keys(gateway, target):
         ("256 " + 64 * "0", "line 1: an identifier is a number from 0 to 255"),
         (f"1 {64 * '0'}\n1 {64 * '1'}", "line 2: an identifier is a number"),
         ("1 00", "line 1: a seed has 64 hexadecimal digits"),
+        (f"1 {64 * '0'}", "-origin must be a host's name alone"),
     ],
 )
-def test_a_damaged_file_of_keys_is_an_error_without_the_keys(gateway, content, reason):
+def test_damaged_keys_or_a_url_for_a_name_end_it_without_the_keys(gateway, content, reason):
     gateway.folder.mkdir()
     gateway.key_file.write_text(content)
     with pytest.raises(DeployError, match=reason):
-        gateway.start(ORIGIN, "http://127.0.0.1:1")
+        gateway.start(f"https://{ORIGIN}", "http://127.0.0.1:1")
     assert not gateway.running
     assert "0000" not in gateway.log_file.read_text()
 

@@ -77,7 +77,7 @@ def test_damage_and_what_was_appended_at_another_time_stay_behind(broker, topic,
     assert found == [b"message 2", b"message 4"]
     assert "1 records were left out: damaged" in capsys.readouterr().err
     assert main(["log", "copy", str(tmp_path / "none"), *where]) == 2
-    assert "holds no log" in capsys.readouterr().err
+    assert "holds no log: name the folder of --log" in capsys.readouterr().err
 
 
 def test_replay_sends_to_a_topic_and_warns_of_what_comes_late(

@@ -99,6 +99,9 @@ func main() {
 	if err != nil || target.Host == "" {
 		log.Fatal("gateway: error: -collector must be such as http://127.0.0.1:8470")
 	}
+	if strings.Contains(*origin, "/") {
+		log.Fatal("gateway: error: -origin must be a host's name alone, such as telemetry.example")
+	}
 	serving := &gateway{keys: keys, origin: *origin, collector: target, client: newClient()}
 	routes := http.NewServeMux()
 	routes.HandleFunc("POST /gateway", serving.forward)

@@ -24,7 +24,7 @@ from slow_publishers import (
 )
 from waiting import at_once
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Publisher
 from clientsdk.sending import backoff, worker
 from clientsdk.sending.tasks import FlushTask
 from sotto.errors import ParameterError, PublishError, StoreError
@@ -320,9 +320,7 @@ def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
         patch.setattr(threading.Thread, "start", failing)
         assert {client.record("colour", "a") for _ in range(3)} == {Outcome.ACCEPTED}
         assert "time was up" in str(client.flush(timeout=0.01).error)
-    assert [record.getMessage() for record in caplog.records] == [
-        "no thread can be started to send: what is recorded is kept"
-    ]
+    assert caplog.messages == ["no thread can be started to send: what is recorded is kept"]
     client.record("colour", "a")
     publisher.wait_for(1)
     client.close()
@@ -378,14 +376,22 @@ def test_threads_that_record_first_at_once_start_one_sender():
     assert senders() == []
 
 
+def test_a_publisher_that_exits_is_a_failure_that_is_said_and_tried_again(path, caplog):
+    publisher = Mock(Publisher, publish=Mock(side_effect=[SystemExit, None]))
+    with device(publisher, state=path, compiled=ONCE) as client:
+        client.record("colour", "a")
+        wait_until(lambda: client.stats().sent)
+    assert len({*map(str, publisher.publish.call_args_list)}) == 1
+    assert [each.rpartition(": ")[2] for each in caplog.messages] == ["a flush raised SystemExit"]
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_sender_that_died_is_replaced():
     class Deadly(Noting):
         def publish(self, shard, message):
-            if not self.messages:
-                super().publish(shard, message)
-                raise SystemExit
             super().publish(shard, message)
+            if len(self.messages) == 1:
+                raise BaseException("out of memory")
 
     publisher = Deadly()
     with device(publisher, compiled=ONCE) as client:
