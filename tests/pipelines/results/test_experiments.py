@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plan_texts import plan_head
+from scipy import stats
 from statistical import check_at_least
 
 from mechanisms.experiments import Scored, difference
@@ -164,15 +166,10 @@ def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
     assert (found.look, found.next_look) == (2, moment(START + 9 * WEEK))
     scores = PLANNED.metric("dark").mechanism.scores(0)
     assert scores is not None
-    errors = [
-        math.sqrt(
-            sum(
-                arm_variance([1000] * n, [s * (1 - s)] * n, [scores.variance(s) - s * (1 - s)] * n)
-                for s in (0.3, 0.34)
-            )
-        )
-        for n in (3, 6)
-    ]
+    # Both arms vary as reports do of which 0.32 say yes.
+    spread = 0.32 * (1 - 0.32)
+    noise = scores.variance(0.32) - spread
+    errors = [math.sqrt(2 * arm_variance([1000] * n, [spread] * n, [noise] * n)) for n in (3, 6)]
     bounds = boundaries([0.25, 0.5], [error**-2 for error in errors])
     assert found.boundary == pytest.approx(bounds[1])
     assert found.errors == pytest.approx(0.04 / errors[1])
@@ -242,6 +239,22 @@ def test_the_noise_of_small_windows_does_not_make_looks_too_sure() -> None:
     plain = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(20, 0.5)] * 2] * 12))
     for field in ("look_low", "look_high", "smallest_found"):
         assert getattr(noisy, field) == pytest.approx(getattr(plain, field), rel=1e-3)
+
+
+def test_few_reports_do_not_make_looks_too_sure() -> None:
+    """Two arms of 20 devices, of which half have the value: all that they can answer."""
+    once = DECIDED.replace("2026-04-01, looks: 4", "2026-01-15, looks: 1")
+    plan, law = plan_of(once), stats.binom.pmf(range(21), 20, 0.5)
+    scores = plan.metric("dark").mechanism.scores(0)
+    assert scores is not None
+    low, high = scores.values
+    averages, wrong = low + (high - low) * np.arange(21) / 20, 0.0
+    for one, other in itertools.product(range(21), repeat=2):
+        rows = rows_of(plan, "dark", [[(20, averages[one]), (20, averages[other])]])
+        if of_metric(plan, rows).decided_at is not None:
+            wrong += law[one] * law[other]
+    # A variance made of each arm's own average would give 0.08.
+    assert wrong == pytest.approx(0.0425, abs=1e-4)
 
 
 def test_a_permanent_response_is_the_same_noise_in_every_window() -> None:
