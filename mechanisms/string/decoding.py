@@ -341,8 +341,9 @@ class StringEstimates:
     ``unexplained`` is the share of the reports whose string is no candidate. ``display`` are shares
     made non-negative, with the sum that the candidates explain: for charts; no interval belongs to
     them (:func:`~mechanisms.estimators.frequency.consistent_shares`). ``false_names`` is the
-    false discovery rate times the number of significant candidates, so about how many of these
-    nobody has, but fewer than that where most candidates are nobody's; None without such a rate.
+    false discovery rate times the number of significant candidates: on average at least as many as
+    nobody has of these, where some candidates that somebody has are found; too few where all that
+    are significant are nobody's. None without such a rate.
     """
 
     items: tuple[CandidateEstimate, ...]

@@ -137,7 +137,7 @@ class EstimateRecord(OfWindow):
     shown: Annotated[
         float | None,
         About(
-            "for charts: the closest value that is possible; the interval does not belong to it",
+            "for charts: a possible value near it; the interval does not belong to it",
             0.13,
             "display",
             rounding="nearest",
