@@ -35,7 +35,7 @@ from pipelines.sinks.base import SinkError
 from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.kafka import Publish
 from pipelines.sinks.sql import Results
-from pipelines.sources.base import BoundedSource, Ranges
+from pipelines.sources.base import Ranges
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
@@ -118,7 +118,7 @@ class Driver:
         self.directory.write_intent(intent, self.checkpoint)
         self.checkpoint("begun")
 
-    def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
+    def commit(self, intent: Intent, source: Ranges | None) -> JobOutput:
         """Do what an intent that has begun lists; ``source`` has its ranges.
 
         Raises AggregationError or BrokerError if it was not committed, and a restart does it
@@ -137,15 +137,10 @@ class Driver:
         self._publish()
         return output
 
-    def _taken(
-        self, intent: Intent, source: BoundedSource | None
-    ) -> tuple[Ranges, tuple[WorkItem, ...]]:
+    def _taken(self, intent: Intent, source: Ranges | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
         """Return where the reports of an intent are, and which ranges of it."""
         if intent.kind == "run":
             assert source is not None
-            if not self.runner.embedded:
-                # Others cannot use what was kept for a job in this process.
-                source.close()
             return source, intent.items
         known = names_of(self.registry.plans)
         missing = sorted({each.plan for each in intent.requeue} - known.keys())

@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
@@ -42,7 +42,7 @@ from pipelines.aggregation.step import Tally
 from pipelines.beam.decoding import Grouped, Keyed, period_and_shard, shard_key
 from pipelines.beam.plans import FixedPlans
 from pipelines.beam.runners import EMBEDDED, Runner
-from pipelines.sources.base import LATEST, Ranges
+from pipelines.sources.base import LATEST, Range, Ranges
 from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import AnyPath, Buffer
@@ -61,9 +61,20 @@ _QUARANTINE, _PAGE = b"quarantine", b"page"
 #: Kind and name of the summary's file.
 _SUMMARY = "summary"
 _ALONE = b""
-#: Rows, by a job's attempt and their number: a job in this process groups numbers, since its
-#: shuffle would copy packed rows four times.
-_HELD: dict[str, dict[bytes, Rows]] = {}
+
+
+class _InProcess(NamedTuple):
+    """The source of a job in this process, and its rows by number.
+
+    Its shuffle, which would copy packed rows four times, groups the numbers.
+    """
+
+    source: Ranges
+    rows: dict[bytes, Rows]
+
+
+#: By the jobs' attempts.
+_HELD: dict[str, _InProcess] = {}
 _numbers = itertools.count()
 #: Seconds within which what workers have written is seen by the driver.
 PATIENCE = 60.0
@@ -105,17 +116,22 @@ class Job:
         """The plans, built once a process."""
         return self.plans.registry()
 
+    def range(self, name: str) -> Range:
+        """Return a range of reports."""
+        source = _HELD[self.attempt].source if self.here else self.source
+        return source.partition(name)
+
     def hold(self, rows: Rows) -> bytes:
         """Return what rows are grouped as: packed, or a number that :meth:`step` can look up."""
         if not self.here:
             return rows.to_bytes()
         number = str(next(_numbers)).encode()
-        _HELD[self.attempt][number] = rows
+        _HELD[self.attempt].rows[number] = rows
         return number
 
     def step(self, period: int, part: int, blocks: Iterable[bytes]) -> Taken:
         """Take rows into the committed state of a part of a period, or into a new one."""
-        find = _HELD[self.attempt].__getitem__ if self.here else Rows.from_bytes
+        find = _HELD[self.attempt].rows.__getitem__ if self.here else Rows.from_bytes
         states = StoredStates(self.files, self.registry, self.manifest.key)
         stored = self.manifest.states.get((period, part))
         return states.step(period, part, stored, map(find, blocks), self.generation)
@@ -185,7 +201,7 @@ def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> JobOu
     # Options may ask the embedded runner for several processes.
     job = replace(job, here=not runner.options)
     build(pipeline, job, items, spread=not runner.embedded)
-    _HELD[job.attempt] = {}
+    _HELD[job.attempt] = _InProcess(job.source, {})
     try:
         runner.run(pipeline)
     finally:
@@ -260,7 +276,7 @@ class Read(_Stage):
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
         job, of = self.job, self.job.manifest
-        for block in job.source.partition(name).blocks(start, end, floor, job.trusted):
+        for block in job.range(name).blocks(start, end, floor, job.trusted):
             found = arrivals(block, job.registry, of.first_open, job.parts, of.tombstones)
             for rows in found.rows:
                 yield shard_key(rows.period, rows.shard), self.job.hold(rows)

@@ -204,13 +204,14 @@ def aggregate(
         now = clock() if as_of is None else as_of
         trusted = trusted_until(max(clock(), as_of or 0), driver.registry)
         result = _finish(driver, source, as_of)
-        frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since)
+        keep = not runner.options
+        frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since, keep)
         total = result.size + frozen.size
         progress(result.size, total)
         while not (stopped := stop()) and (intent := frozen.take(max_reports)) is not None:
             source.make_durable(intent)
             driver.begin(intent)
-            result = result.plus(intent, driver.commit(intent, source))
+            result = result.plus(intent, driver.commit(intent, frozen))
             progress(result.size, total)
         if not stopped:
             driver.publish_due(now)

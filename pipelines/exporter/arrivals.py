@@ -81,7 +81,7 @@ def _newest(reader: Reader, partition: PartitionId, first: int, end: int) -> int
     for back in _BACK:
         times = [
             int(piece.times[-1])
-            for piece in reader.pieces(partition, max(first, end - back), end, keep=False)
+            for piece in reader.pieces(partition, max(first, end - back), end)
             if piece is not None and len(piece.times)
         ]
         if times or end - back <= first:

@@ -5,20 +5,24 @@ over all partitions, so that the committed clock, at which state expires, never 
 partition that has not been read. Append times only rise in a partition and never lie before the
 committed clock. A cut always lies after a whole record: bodies come from strangers, so nobody may
 start to read in the middle of one.
+
+Blocks that were read to plan a run may be kept until its job in the same process takes them, within
+bounds. A job in another process, or after a crash, reads the same ranges again.
 """
 
 from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.sources import source_of
-from pipelines.sources.base import LATEST, BoundedSource, Partition
+from pipelines.sources.base import LATEST, BoundedSource, Partition, Range
 from pipelines.storage.intent import Intent, LastRecord, WorkItem
 from pipelines.storage.manifest import Manifest
 from sotto.clocks import minute
@@ -28,6 +32,9 @@ from sotto.wire.format import GROUP, HEADER, ROW
 
 #: A work item spans at most so many positions, unless a single record and the damage before it do.
 ITEM_BYTES = BLOCK_BYTES
+
+#: Bytes of blocks that are kept at most.
+KEPT_BYTES = 256 << 20
 
 _SMALLEST_ROW = ROW.size + 1
 #: The place at which a message says how many groups it has, u16.
@@ -41,16 +48,59 @@ _RECORD = np.dtype([(name, np.int64) for name in ("partition", "end", "begin", "
 _Records: TypeAlias = NDArray[np.void]
 
 
+class _Kept(NamedTuple):
+    """A block that was read to plan a run: all that lies between two positions of a partition."""
+
+    partition: str
+    start: int
+    end: int
+    block: Block
+
+
+class _KeptBlocks:
+    """Blocks that were read to plan a run, until its job takes them; ``room`` is in bytes."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._kept: list[_Kept] = []
+
+    def keep(self, kept: _Kept) -> None:
+        """Keep a block, which follows those of its partition, if there is room."""
+        if sum(each.block.size for each in (*self._kept, kept)) <= self._room:
+            self._kept.append(kept)
+
+    def between(self, partition: str, start: int, end: int) -> list[_Kept]:
+        """Return the blocks that hold a range; none unless they hold all of it."""
+        found = [
+            each
+            for each in self._kept
+            if each.partition == partition and each.start < end and start < each.end
+        ]
+        held = bool(found) and found[0].start <= start and end <= found[-1].end
+        joined = all(one.end == following.start for one, following in pairwise(found))
+        return found if held and joined else []
+
+    def let_go(self, partition: str, end: int) -> None:
+        """Forget what lies before a position of a partition."""
+        self._kept = [each for each in self._kept if each.partition != partition or each.end > end]
+
+
 class _Frozen:
     """One partition between where it is taken up to and its frozen end, read piece by piece.
 
     ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
     None for a partition of which nothing has been taken. ``trusted``: records that were appended
-    later, ms, are from the future.
+    later, ms, are from the future. ``kept``: blocks of all partitions.
     """
 
     def __init__(
-        self, number: int, partition: Partition, start: int | None, clock: int, trusted: int
+        self,
+        number: int,
+        partition: Partition,
+        start: int | None,
+        clock: int,
+        trusted: int,
+        kept: _KeptBlocks,
     ) -> None:
         self.number = number
         self.name = partition.name
@@ -62,6 +112,7 @@ class _Frozen:
         self._looked = self.taken
         self.latest = clock
         self._trusted = trusted
+        self._kept = kept
         self._future: set[int] = set()
         # The beginning of a partition without an entry in the manifest is written down, if it is
         # not 0.
@@ -84,8 +135,9 @@ class _Frozen:
     def look(self) -> _Records:
         """Return the next records, as many as one read gives; damage counts with what follows."""
         damaged, damage = False, 0
-        blocks = self._reader.blocks(self._looked, self._end, self.latest, self._trusted)
-        for block in blocks:
+        start = self._looked
+        blocks = self._reader.blocks(start, self._end, self.latest, self._trusted)
+        for number, block in enumerate(blocks):
             damaged = damaged or bool(block.corrupt)
             # Bytes behind the last record are seen again.
             self._future.update(each.position for each in block.corrupt if each.future)
@@ -93,7 +145,10 @@ class _Frozen:
             if len(block.append):
                 rows = _most_rows(block)
                 rows[0] += damage // _SMALLEST_ROW
-                return self._looked_at(block.ends, block.begins, block.append, rows)
+                records = self._looked_at(block.ends, block.begins, block.append, rows)
+                if number == 0:
+                    self._kept.keep(_Kept(self.name, start, self._looked, block))
+                return records
         if not damaged:
             # The header of a segment without records.
             self._looked = self._end
@@ -113,6 +168,7 @@ class _Frozen:
                 break
         self._looked, self.latest = self.taken, self.floor
         self._future = set()
+        self._kept.let_go(self.name, self._end)
         self._unwritten = self.taken > 0
 
     def _looked_at(
@@ -135,7 +191,18 @@ class _Frozen:
         if not len(begins):
             return None
         at = int(begins[-1])
-        return LastRecord(at, self._reader.header(at) or b"")
+        kept = self._kept.between(self.name, at, at + 1)
+        header = kept[0].block.header(at) if kept else self._reader.header(at)
+        return LastRecord(at, header or b"")
+
+    def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
+        """Yield a range, as of :class:`pipelines.sources.base.Range`, from what is kept of it."""
+        kept = self._kept.between(self.name, start, end)
+        if not kept:
+            yield from self._reader.blocks(start, end, clock, trusted)
+        for each in kept:
+            yield each.block.between(max(start, each.start), min(end, each.end), clock)
+            self._kept.let_go(self.name, min(end, each.end))
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
         """Cut records that follow what was taken into work items, and take them."""
@@ -161,7 +228,8 @@ class FrozenLog:
     which nothing is taken, only records appended from then on, ms. ``trusted``: records that claim
     to have been appended later, ms, are from the future: they are taken, and rejected, and give
     their time to no other record. ``now``: the time, ms, up to which the log is known once all is
-    taken: when the ends were frozen.
+    taken: when the ends were frozen. ``keep``: whether what is read is kept until it is read again,
+    by a job in this process. To other processes it crosses as the source.
 
     Raises AggregationError if a partition is not the one that it was when it was taken, or
     ``as_of`` or ``trusted`` lies before that.
@@ -175,6 +243,7 @@ class FrozenLog:
         trusted: int = LATEST,
         now: int = EARLIEST,
         since: int | None = None,
+        keep: bool = False,
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if trusted < clock:
@@ -187,13 +256,15 @@ class FrozenLog:
                 f"as of {minute(as_of)} is before {minute(clock)}, up to which records have been "
                 "counted: a new state directory counts a range of time again"
             )
-        source = source_of(log)
+        self.source = source = source_of(log)
         source.check(manifest.positions, manifest.last)
         self._generation, self._clock = manifest.generation, clock
         self._last = LATEST if as_of is None else as_of
         self._trusted = trusted
+        kept = _KeptBlocks(KEPT_BYTES if keep else 0)
+        starts = manifest.positions
         self._partitions = [
-            _Frozen(number, partition, manifest.positions.get(partition.name), clock, trusted)
+            _Frozen(number, partition, starts.get(partition.name), clock, trusted, kept)
             for number, partition in enumerate(source.partitions(manifest.positions))
         ]
         for each in self._partitions:
@@ -201,6 +272,14 @@ class FrozenLog:
                 each.begin_at(since)
         self._ahead = np.zeros(0, _RECORD)
         self._now = now
+
+    def __reduce__(self) -> tuple[Callable[[BoundedSource], BoundedSource], tuple[BoundedSource]]:
+        return source_of, (self.source,)
+
+    def partition(self, name: str) -> Range:
+        """Return a partition; what is kept of it is read once more without the source."""
+        frozen = (each for each in self._partitions if each.name == name)
+        return next(frozen, None) or self.source.partition(name)
 
     @property
     def size(self) -> int:

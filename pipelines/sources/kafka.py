@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.sources.base import LATEST, GoneError, LostError, MissingError, Partition
-from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, reader_of
+from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, header, reader_of
 from pipelines.storage.intent import Intent, LastRecord
 from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.admin import connected
@@ -69,6 +69,8 @@ class TopicBlock(Block):
     """Records of a partition; between two of them offsets may be missing."""
 
     positions: NDArray[np.int64]  #: ndarray, shape (n,), int64; the records' offsets
+    times: NDArray[np.int64]  #: ndarray, shape (n,), int64; as the broker has them, ms
+    columns = (*Block.columns, "positions", "times")
 
     @property
     def begins(self) -> NDArray[np.int64]:
@@ -78,14 +80,19 @@ class TopicBlock(Block):
     def ends(self) -> NDArray[np.int64]:
         return self.positions + 1
 
+    def header(self, position: int) -> bytes:
+        at = int(self.positions.searchsorted(position))
+        first = int(self.offsets[at])
+        return header(int(self.times[at]), self.buffer[first : first + int(self.lengths[at])])
+
 
 class KafkaPartition:
     """A partition of a topic; see :class:`pipelines.sources.base.Partition`.
 
     ``accept_loss``: whether to go on where records have been deleted that were never read.
-    ``frozen`` ((int, int), optional): its bounds, if it was frozen; then what is read is kept to be
-    read again. ``requeued``: as of :class:`pipelines.sources.base.ReportSource`. ``check``: called
-    before each poll; raises an error if the topic is another one than it was.
+    ``frozen`` ((int, int), optional): its bounds, if it was frozen. ``requeued``: as of
+    :class:`pipelines.sources.base.ReportSource`. ``check``: called before each poll; raises an
+    error if the topic is another one than it was.
     """
 
     def __init__(
@@ -109,9 +116,9 @@ class KafkaPartition:
         return self._frozen or self._reader.bounds([self._partition])[self._partition]
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
-        at, keep = start, self._frozen is not None
+        at = start
         while at < end:
-            for piece in self._reader.pieces(self._partition, at, end, keep=keep):
+            for piece in self._reader.pieces(self._partition, at, end):
                 if piece is None:
                     block = self._gap(at, end, clock)
                 else:
@@ -129,8 +136,7 @@ class KafkaPartition:
         return self._block(piece.cut(start, stop), clock, trusted)
 
     def header(self, position: int) -> bytes | None:
-        pieces = self._reader.pieces(self._partition, position, position + 1, keep=True)
-        piece = next(pieces, None)
+        piece = next(self._reader.pieces(self._partition, position, position + 1), None)
         return None if piece is None else piece.header(position)
 
     def close(self) -> None:
@@ -143,7 +149,7 @@ class KafkaPartition:
             raise AggregationError(_lost(self.name, start, first))
         none = np.zeros(0, dtype=np.int64)
         gone = (Corrupt(start, clock, b""),)
-        return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
+        return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none, none)
 
 
 def timed_block(piece: Piece, clock: int, trusted: int) -> Block:
@@ -194,6 +200,7 @@ def _block(
         end=piece.end,
         clock=clock,
         positions=piece.offsets[sound],
+        times=piece.times[sound],
     )
 
 

@@ -1,9 +1,7 @@
 """Reading Kafka topics: one connection a process, records as packed pieces.
 
 kafka-python returns records one by one, which costs more than all that is done with them
-afterwards. Records that an aggregation run reads while it plans are therefore kept until its job
-has read them, within bounds; a job in another process, or after a crash, reads the same range
-again.
+afterwards.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 PATIENCE = 15.0
 #: Bytes that one request returns, unless a single batch has more.
 FETCH_BYTES = 1 << 20
-#: Bytes that are kept between planning and reading; what does not fit is read twice.
-AHEAD_BYTES = 256 << 20
 
 _POLL_MS = 200
 #: The same where no record is known to be left; one that comes later is there at the next call.
@@ -63,11 +59,6 @@ class Piece:
     data: bytes  #: the records' values, one behind the other
     at: NDArray[np.int64]  #: (n + 1,) int64; where they begin, and where the last ends
 
-    @property
-    def size(self) -> int:
-        columns = (self.offsets, self.times, self.appended, self.at)
-        return len(self.data) + sum(column.nbytes for column in columns)
-
     def cut(self, start: int, end: int) -> Piece:
         if start <= self.start and self.end <= end:
             return self
@@ -87,8 +78,12 @@ class Piece:
         at = int(np.searchsorted(self.offsets, offset))
         if at == len(self.offsets) or self.offsets[at] != offset:
             return None
-        body = self.data[self.at[at] : self.at[at + 1]]
-        return _HEADER.pack(int(self.times[at]), len(body), zlib.crc32(body))
+        return header(int(self.times[at]), self.data[self.at[at] : self.at[at + 1]])
+
+
+def header(time: int, body: bytes) -> bytes:
+    """Return bytes that identify a record: of its append time, as the broker has it, and value."""
+    return _HEADER.pack(time, len(body), zlib.crc32(body))
 
 
 class Reader:
@@ -97,8 +92,6 @@ class Reader:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._made: KafkaConsumer | None = None
-        self._ahead: dict[PartitionId, list[Piece]] = {}
-        self._held = 0
         self._lock = threading.RLock()
 
     def bounds(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, tuple[int, int]]:
@@ -139,26 +132,14 @@ class Reader:
             at = {each: found.get(known) for each, known in wanted.items()}
             return {each: None if one is None else one.offset for each, one in at.items()}
 
-    def pieces(
-        self, partition: PartitionId, start: int, end: int, *, keep: bool
-    ) -> Iterator[Piece | None]:
+    def pieces(self, partition: PartitionId, start: int, end: int) -> Iterator[Piece | None]:
         """Yield what lies between two offsets, up to the end of which there are records already.
 
-        ``keep``: whether the same is going to be read again; if not, it is let go. None comes last
-        where what is next is not there any more.
+        None comes last where what is next is not there any more.
         """
         while start < end:
             with self._lock:
-                pieces = self._ahead.setdefault(partition, [])
-                kept = (each for each in pieces if each.start <= start < each.end)
-                piece = next(kept, None) or self._fetch(partition, start)
-                if piece is not None and keep and piece not in pieces:
-                    if self._held + piece.size <= AHEAD_BYTES:
-                        pieces.append(piece)
-                        self._held += piece.size
-                elif piece in pieces and not keep and piece.end <= end:
-                    pieces.remove(piece)
-                    self._held -= piece.size
+                piece = self._fetch(partition, start)
             if piece is None:
                 yield None
                 return
@@ -182,10 +163,9 @@ class Reader:
                 return _packed([], first, first) if first > start else None
 
     def close(self) -> None:
-        """Disconnect, and forget what was kept."""
+        """Disconnect."""
         with self._lock:
             made, self._made = self._made, None
-            self._ahead, self._held = {}, 0
             if made is not None:
                 close_consumer(made)
 

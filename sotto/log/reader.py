@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from sotto.files import open_file, read_at
 from sotto.log.frames import FRAME, HEADER, Scan, record, scan
@@ -73,6 +73,8 @@ class Block:
     #: The position after this block, and the append time to go on from there.
     end: int
     clock: int
+    #: Attributes that have one entry a record.
+    columns: ClassVar[tuple[str, ...]] = ("offsets", "lengths", "append")
 
     @property
     def begins(self) -> NDArray[np.int64]:
@@ -83,6 +85,28 @@ class Block:
     def ends(self) -> NDArray[np.int64]:
         """The position after each record."""
         return self.position + self.offsets + self.lengths
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        columns: list[NDArray[np.int64]] = [getattr(self, name) for name in self.columns]
+        return len(self.buffer) + sum(column.nbytes for column in columns)
+
+    def header(self, position: int) -> bytes:
+        """Return bytes that identify the record at a position."""
+        at = position - self.position
+        return self.buffer[at : at + FRAME.size]
+
+    def between(self, start: int, end: int, clock: int) -> Block:
+        """Return the part between two positions; ``clock``: as of :meth:`LogReader.blocks`."""
+        part = slice(*self.begins.searchsorted((start, end)).tolist())
+        columns = {name: getattr(self, name)[part] for name in self.columns}
+        corrupt = tuple(
+            each if each.future else each._replace(append=max(each.append, clock))
+            for each in self.corrupt
+            if start <= each.position < end
+        )
+        return replace(self, **columns, corrupt=corrupt, end=end)
 
 
 def partitions(directory: str | os.PathLike[str]) -> tuple[Path, ...]:

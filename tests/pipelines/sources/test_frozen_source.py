@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +18,8 @@ from pipelines.storage import files
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
-from sotto.log.reader import Corrupt, LogReader, LogRecord
+from sotto.log import reader
+from sotto.log.reader import LATEST, Block, Corrupt, LogReader, LogRecord
 from sotto.log.writer import LogWriter
 from sotto.wire.format import Row, encode_message
 
@@ -99,6 +101,70 @@ def test_everything_is_taken_once_in_the_order_of_time(times, limit, segment_byt
             assert max(append for _, _, append in part) == clock
             for item in intent.items:
                 assert item.end - item.start <= max(item_bytes, len(ROW) + 8 + 16 + 16)
+
+
+def stretches(blocks: Iterable[Block]) -> tuple[list[tuple[int, bytes]], list[Corrupt]]:
+    """Return append times and bodies of the records of blocks, and the stretches that are none."""
+    records, corrupt = [], []
+    for block in blocks:
+        for at, length, time in zip(block.offsets, block.lengths, block.append, strict=True):
+            records.append((int(time), block.buffer[at : at + length]))
+        corrupt += block.corrupt
+    return records, corrupt
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    times=lanes,
+    limit=st.integers(1, 12),
+    segment_bytes=st.integers(60, 1000),
+    item_bytes=st.integers(100, 1000),
+    block_bytes=st.integers(200, 1000),
+    room=st.sampled_from([500, 1000, 2000, 1 << 20]),
+    trusted=st.sampled_from([12, LATEST]),
+    since=st.sampled_from([None, 5]),
+    flipped=st.lists(st.integers(0, 10**6), max_size=4),
+)
+def test_what_is_kept_of_a_damaged_log_is_what_would_be_read_again(
+    times, limit, segment_bytes, item_bytes, block_bytes, room, trusted, since, flipped
+):
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "ITEM_BYTES", item_bytes)
+        patch.setattr(source, "KEPT_BYTES", room)
+        patch.setattr(reader, "BLOCK_BYTES", block_bytes)
+        log = Path(folder)
+        write(log, times, segment_bytes=segment_bytes)
+        files = sorted(log.glob("*/*.seg"))
+        for place in flipped:
+            content = bytearray(files[place % len(files)].read_bytes())
+            content[place % len(content)] ^= 0x10
+            files[place % len(files)].write_bytes(content)
+        frozen = FrozenLog(log, MANIFEST, trusted=trusted, since=since, keep=True)
+        while (intent := frozen.take(limit)) is not None:
+            assert intent.last == {
+                name: last._replace(header=frozen.source.partition(name).header(last.position))
+                for name, last in intent.last.items()
+            }
+            for item in intent.items:
+                given = item.start, item.end, item.floor, intent.trusted or LATEST
+                again = stretches(frozen.source.partition(item.partition).blocks(*given))
+                assert stretches(frozen.partition(item.partition).blocks(*given)) == again
+
+
+def test_each_stretch_of_a_log_is_read_once(tmp_path, monkeypatch):
+    write(tmp_path, [[10, 20, 30], [12, 22]])
+    read_pieces, read = LogReader._pieces, []
+
+    def note(self: LogReader, start: int, end: int | None) -> Iterator[object]:
+        read.append((self.path.name, start))
+        return read_pieces(self, start, end)
+
+    monkeypatch.setattr(LogReader, "_pieces", note)
+    frozen = FrozenLog(tmp_path, MANIFEST, keep=True)
+    intent = frozen.take(100)
+    for item in intent.items:
+        _ = list(frozen.partition(item.partition).blocks(item.start, item.end, item.floor))
+    assert sorted(read) == [("000", 0), ("001", 0)]
 
 
 def test_a_late_lane_never_falls_behind_the_committed_clock(tmp_path):

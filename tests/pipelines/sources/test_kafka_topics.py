@@ -15,7 +15,7 @@ from run_reference import expected
 from step_plans import DAY, HOUR, plans, registry
 
 from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sources import kafka_reader
+from pipelines.sources import frozen, kafka_reader
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.sources.kafka_reader import PartitionId, Reader
 from pipelines.storage.directory import StateDirectory
@@ -103,27 +103,13 @@ def test_times_that_senders_chose_count_for_nothing(cluster, tmp_path):
 
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, monkeypatch, room):
-    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", room)
+    monkeypatch.setattr(frozen, "KEPT_BYTES", room)
     cluster.batch = 4
     for step in range(40):
         cluster.partition(step % 2).append(START + DAY + step, report(START, step))
     assert taken(cluster, tmp_path, max_reports=9).tally.counted == 40
     assert (len(cluster.fetches) == len(set(cluster.fetches))) == (room > 0)
     assert len(cluster.fetches) >= 10
-
-
-def test_what_is_kept_is_measured_also_where_messages_are_empty(cluster, monkeypatch):
-    cluster.batch = 100
-    for _ in range(200):
-        cluster.partition(0).append(START, b"")
-    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", 100 * 33 + 8)
-    reader = Reader(Broker("fake:9092"))
-    where = PartitionId(NAME, 0)
-    for _ in range(2):
-        assert len(list(reader.pieces(where, 0, 200, keep=True))) == 2
-    assert cluster.fetches == [(0, 0), (0, 100), (0, 100)]
-    assert len(list(reader.pieces(where, 0, 200, keep=False))) == 2
-    assert reader._held == 0
 
 
 def interrupted(cluster: FakeCluster, state: Path) -> None:
