@@ -7,6 +7,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,17 +95,25 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+@contextmanager
+def _serving(answers: list[dict[str, Any]]) -> Iterator[tuple[_Server, str]]:
+    """Serve such answers, one after another; yield the server and where it is."""
+    with _Server(answers) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def _exchange(case: dict[str, Any]) -> dict[str, Any]:
     """Publish the messages of a case; return the requests that came, and what became of each."""
-    server = _Server(case["answers"])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}{case.get('prefix', '')}"
-    publisher = http.HttpPublisher(url, key=case.get("key"), timeout=600)
     outcomes: list[dict[str, Any]] = []
     # However slow this machine is, a connection is kept because of what it is for.
     kept = mock.patch.object(http, "_IDLE", 3600.0)
-    try:
+    with _serving(case["answers"]) as (server, url), closing(_publisher(case, url)) as publisher:
         for number, message in enumerate(case["messages"]):
             try:
                 with kept:
@@ -116,32 +125,23 @@ def _exchange(case: dict[str, Any]) -> dict[str, Any]:
             if case["answers"][number].get("closes"):
                 # Only then the next message finds a connection that is closed.
                 server.closed.acquire(timeout=600)
-    finally:
-        publisher.close()
-        server.shutdown()
-        thread.join()
-        server.server_close()
     return {"requests": server.requests, "outcomes": outcomes}
+
+
+def _publisher(case: dict[str, Any], url: str) -> http.HttpPublisher:
+    return http.HttpPublisher(url + case.get("prefix", ""), key=case.get("key"), timeout=600)
 
 
 def _fetch(case: dict[str, Any]) -> dict[str, Any]:
     """Ask for a plan once for each answer; return the requests, and what was taken each time."""
-    server = _Server(case["answers"])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
     taken: list[str | None] = []
-    try:
+    with _serving(case["answers"]) as (server, url):
         for _ in case["answers"]:
             try:
                 found = http.fetch_plan(url, case["asks"], expect=case["expect"], timeout=600)
                 taken.append(found.digest.hex())
             except (PublishError, PlanError):
                 taken.append(None)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     return {"requests": server.requests, "taken": taken}
 
 

@@ -8,8 +8,6 @@ import json
 import os
 import select
 import socket
-import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from oblivious import prefixed, served
-from programs import needed
+from serving import caddy, trusted
 from waiting import at_once
 
 from clientsdk.publishers.ohttp import (
@@ -282,23 +280,10 @@ def test_a_damaged_file_of_keys_is_an_error_without_the_keys(gateway, content, r
     assert "0000" not in gateway.log_file.read_text()
 
 
-@contextlib.contextmanager
-def caddy(folder: Path, name: str, **settings: str):
+def proxy(folder: Path, name: str, **settings: str) -> contextlib.AbstractContextManager[Path]:
     """Run Caddy with one of the shipped configurations."""
     folder.mkdir()
-    places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    with open(folder / "caddy.log", "wb") as log:
-        process = subprocess.Popen(
-            [needed("caddy"), "run", "--config", str(service.SOURCE.parent / f"Caddyfile.{name}")],
-            env={**os.environ, **places, **settings},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield folder / "caddy.log"
-    finally:
-        process.terminate()
-        process.wait(600)
+    return caddy(folder, service.SOURCE.parent / f"Caddyfile.{name}", **settings)
 
 
 @pytest.mark.real_randomness
@@ -312,7 +297,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             "SOTTO_RELAY": f"https://localhost:{relay_port}",
             "SOTTO_GATEWAY": f"http://127.0.0.1:{between.server_port}",
         }
-        with caddy(tmp_path / "relay", "relay", **of_relay) as said:
+        with proxy(tmp_path / "relay", "relay", **of_relay) as said:
             context = trusted(tmp_path / "relay", relay_port)
             planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
             wanted = {"Content-Type": "message/ohttp-req"}
@@ -337,8 +322,8 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
         between.shutdown()
     of_relay["SOTTO_GATEWAY"] = before_gateway
     with (
-        caddy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
-        caddy(tmp_path / "gateway-proxy", "gateway", **of_gateway) as said_by_gateway,
+        proxy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
+        proxy(tmp_path / "gateway-proxy", "gateway", **of_gateway) as said_by_gateway,
     ):
         context = trusted(tmp_path / "again", relay_port)
         keys = served(f"{before_gateway}/ohttp-keys")
@@ -365,16 +350,3 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
 
 def message() -> bytes:
     return encode_message(bytes(32), 3, [(0, [Row(0, bytes(16), os.urandom(16), 0, b"\1")])])
-
-
-def trusted(folder: Path, port: int) -> ssl.SSLContext:
-    """A TLS context that trusts Caddy's own authority, once Caddy answers."""
-    root = folder / "caddy/pki/authorities/local/root.crt"
-    for _ in range(6000):
-        if root.exists():
-            context = ssl.create_default_context(cafile=root)
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as raw:
-                context.wrap_socket(raw, server_hostname="localhost").close()
-                return context
-        time.sleep(0.05)
-    return pytest.fail("Caddy does not answer")

@@ -160,20 +160,10 @@ class TestEncode:
 
     def test_categories(self):
         assert self.colour.labels == ("a", "b", "other")
-        assert [self.colour.encode(value) for value in ("a", "b", "zzz", "", "other")] == [
-            0,
-            1,
-            2,
-            2,
-            2,
-        ]
+        values = ("a", "b", "zzz", "", "other")
+        assert [self.colour.encode(value) for value in values] == [0, 1, 2, 2, 2]
         with_value = plan_document()
-        with_value["metrics"][0].update(
-            outside="b",
-            missing=True,
-            domain=["a", "b"],
-            mechanism={"name": "grr", "domain_size": 3},
-        )
+        with_value["metrics"][0].update(outside="b", missing=True)
         metric = CompiledPlan.from_json(canonical(with_value)).metrics[0]
         assert metric.labels == ("a", "b", "missing")
         assert [metric.encode(value) for value in ("a", "zzz", None)] == [0, 1, 2]
@@ -204,12 +194,8 @@ class TestEncode:
 
     def test_numbers(self):
         encode = self.size.encode
-        assert [encode(value) for value in (-math.inf, math.inf, 10**400, -(10**400))] == [
-            0,
-            1,
-            1,
-            0,
-        ]
+        assert (encode(-math.inf), encode(-(10**400))) == (0, 0)
+        assert (encode(math.inf), encode(10**400)) == (1, 1)
         assert encode(Fraction(1, 4)) == encode(np.float32(0.25)) == encode(0.25) == 0.25
         assert encode(np.int64(1)) == 1.0
         assert encode(None) is None
@@ -221,28 +207,24 @@ class TestEncode:
     def test_a_wrong_type_is_refused_without_the_value(self, value):
         for metric in (self.colour, self.place, self.size):
             if (value is None and metric.missing) or (
-                metric.type != "number" and value == "secret"
+                metric is not self.size and value == "secret"
             ):
                 continue
-            with pytest.raises(
-                ValueTypeError, match=f"metric '{metric.name}' expects .*; got"
-            ) as caught:
+            expected = f"metric '{metric.name}' expects .*; got"
+            with pytest.raises(ValueTypeError, match=expected) as caught:
                 metric.encode(value)
             assert "secret" not in str(caught.value)
 
 
 class TestRegistry:
     def test_metrics_are_numbered_through(self):
-        first, second = (
-            compiled(),
-            compiled(version=2, ceilings={"period": 6 * 10**6, "lifetime": 10**8}),
-        )
+        first = compiled()
+        second = compiled(version=2, ceilings={"period": 6 * 10**6, "lifetime": 10**8})
         registry = Registry([first, second, first])
         assert registry.plans == (first, second)
         assert [each.id for each in registry.metrics] == list(range(6))
-        assert [each.fingerprint for each in registry.metrics] == [first.fingerprint] * 3 + [
-            second.fingerprint
-        ] * 3
+        fingerprints = [first.fingerprint] * 3 + [second.fingerprint] * 3
+        assert [each.fingerprint for each in registry.metrics] == fingerprints
         assert registry.metrics[4].metric is second.metrics[1]
         assert registry.budget == 12_000_000
         assert registry.horizon == 15 * DAY

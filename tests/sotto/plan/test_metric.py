@@ -189,18 +189,8 @@ class TestVector:
     @pytest.mark.parametrize(
         "value",
         [
-            "123",
-            b"123",
-            None,
-            5,
-            {1: 2},
-            [1, 2],
-            [1, 2, 3, 4],
-            [1, 2, "secret"],
-            [1, 2, True],
-            np.ones((3, 1)),
-            np.float64(1),
-            {1, 2, 3},
+            *("123", b"123", None, 5, np.float64(1), {1: 2}, {1, 2, 3}),
+            *([1, 2], [1, 2, 3, 4], [1, 2, "secret"], [1, 2, True], np.ones((3, 1))),
         ],
         ids=range(12),
     )
