@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from planted import plant
-from small import five_percent_off
 
 from clientsdk import draws
 from clientsdk.recorder import Recorder
@@ -108,11 +106,6 @@ def case(number: str) -> bool:
     except UnexpectedReportsError:
         return True
     return found.exceeds(attacked.true, FALSE_ALARM)
-
-
-def certificate(name: str) -> bool:
-    problems = examine(mechanism(name)).problems
-    return "its thresholds cost more than the nominal amount" in problems
 
 
 def source(name: str) -> bool:
@@ -240,10 +233,6 @@ def _same_bits(right: Any, size: int) -> bytes:
     return b"Z" * size
 
 
-def _less_noise(right: Any, name: str) -> Any:
-    return five_percent_off(right(name))
-
-
 def _id_is_the_coin(right: Any, source: Any, resolution: int) -> Any:
     _, identifier, jitter = right(source, resolution)
 
@@ -256,7 +245,6 @@ def _id_is_the_coin(right: Any, source: Any, resolution: int) -> Any:
     return Again(), identifier, jitter
 
 
-HERE = sys.modules[__name__]
 APPLY = SymbolDraw, "apply"
 NO_FLIPS = property(lambda chain: ((),))
 OUTPUT_BITS = property(lambda chain: chain.bits)
@@ -293,9 +281,6 @@ FAULTS: dict[Callable[[str], bool], dict[str, tuple[str, Any, str, Any]]] = {
     case: {
         "a permanent response drawn every period": ("0", permanent, "keep", lambda *given: None),
         "a reservoir that sends an old value": ("1", reservoirs, "displace", lambda *given: False),
-    },
-    certificate: {
-        "thresholds with less noise than certified": ("grr", HERE, "mechanism", _less_noise)
     },
     source: {
         "a biased bit of the system's source": ("system", SystemSource, "bits", _biased),
