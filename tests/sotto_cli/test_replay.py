@@ -25,10 +25,6 @@ from sotto_cli import main
 from sotto_cli.simulation.devices import Schedule, SortedLog
 from sotto_cli.simulation.playback import AUDIT_HEAD, Replay, write_audit
 from sotto_cli.simulation.table import (
-    BAD_TIME,
-    NO_DEVICE,
-    NO_TIME,
-    RAGGED,
     WRONG_TYPE,
     Columns,
     read_recordings,
@@ -141,23 +137,6 @@ def messages(log):
 
 
 class TestReading:
-    def test_rows_without_device_or_time_are_counted(self, tmp_path, plan, columns):
-        text = HEAD + (
-            "a,2013-01-03T01:00Z,red,1,yes\n"
-            ",2013-01-03T01:00Z,red,1,yes\n"
-            "b,,red,1,yes\n"
-            "b,tomorrow,red,1,yes\n"
-            "a,2013-01-03T00:00Z,blue,2,no\n"
-            "a,2013-01-03T00:00Z,blue\n"
-        )
-        found = read(tmp_path / "t.csv", plan, text, columns)
-        assert found.skipped == {NO_DEVICE: 1, NO_TIME: 1, BAD_TIME: 1, RAGGED: 1}
-        assert found.rows == 6
-        assert found.row.tolist() == [4, 0]
-        assert found.values["colour"].tolist() == ["blue", "red"]
-        assert found.values["size"].tolist() == [2.0, 1.0]
-        assert found.values["good"].tolist() == [False, True]
-
     def test_cells(self, tmp_path, plan):
         columns = Columns.of_plan(plan, "who", "when", nulls=["NA"])
         text = HEAD + "".join(
@@ -288,17 +267,6 @@ class TestPlaying:
         assert set(map(len, levels.values())) == {2}
         chains = sum(line.spent for line in played.audit) // 2_000_000
         assert len(levels) == chains
-
-    def test_both_sides_of_the_devices_books(self, tmp_path, plan, columns):
-        found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
-        played = Replay(tmp_path / "log", processes=1).run(plan, found)
-        periods = {(int(t) - 0) // WEEK for t in found.time}
-        assert len(played.audit) == 3 * len(periods)
-        for line in played.audit:
-            assert line.spent == line.reserved == plan.cost
-        names = {row.pseudonym.hex() for _, _, row in rows(tmp_path / "log")}
-        assert names == {line.pseudonym for line in played.audit}
-        assert len(names) == len(played.audit)
 
     def test_messages_are_signed_where_the_plan_says_so(self, tmp_path, columns):
         plan = parse_plan(PLAN + "authentication: required\n").compile()
