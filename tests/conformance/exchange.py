@@ -7,8 +7,8 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +24,7 @@ from pipelines.collector.plans import ServedPlans
 from sotto.errors import PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan, canonical
 from tests.conformance import files
+from tests.local_server import LocalServer
 
 #: Headers that HTTP itself needs.
 _PLUMBING = {"host", "content-length", "accept-encoding", "connection"}
@@ -36,11 +37,9 @@ _ANSWERED = ("content-type", "www-authenticate", "access-control-allow-origin")
 # The device's side, against a server that answers as a vector says.
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(LocalServer):
     def __init__(self, answers: list[dict[str, Any]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.connections = 0
@@ -91,29 +90,13 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.get("closes") or "status" not in answer:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
-
-@contextmanager
-def _serving(answers: list[dict[str, Any]]) -> Iterator[tuple[_Server, str]]:
-    """Serve such answers, one after another; yield the server and where it is."""
-    with _Server(answers) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server, f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
 
 def _exchange(case: dict[str, Any]) -> dict[str, Any]:
     """Publish the messages of a case; return the requests that came, and what became of each."""
     outcomes: list[dict[str, Any]] = []
     # However slow this machine is, a connection is kept because of what it is for.
     kept = mock.patch.object(http, "_IDLE", 3600.0)
-    with _serving(case["answers"]) as (server, url), closing(_publisher(case, url)) as publisher:
+    with _Server(case["answers"]) as server, closing(_publisher(case, server.url)) as publisher:
         for number, message in enumerate(case["messages"]):
             try:
                 with kept:
@@ -135,10 +118,12 @@ def _publisher(case: dict[str, Any], url: str) -> http.HttpPublisher:
 def _fetch(case: dict[str, Any]) -> dict[str, Any]:
     """Ask for a plan once for each answer; return the requests, and what was taken each time."""
     taken: list[str | None] = []
-    with _serving(case["answers"]) as (server, url):
+    with _Server(case["answers"]) as server:
         for _ in case["answers"]:
             try:
-                found = http.fetch_plan(url, case["asks"], expect=case["expect"], timeout=600)
+                found = http.fetch_plan(
+                    server.url, case["asks"], expect=case["expect"], timeout=600
+                )
                 taken.append(found.digest.hex())
             except (PublishError, PlanError):
                 taken.append(None)

@@ -8,13 +8,13 @@ import json
 import os
 import select
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from local_server import LocalServer
 from oblivious import prefixed, served
 from serving import caddy, trusted
 from waiting import at_once
@@ -37,16 +37,13 @@ pytestmark = pytest.mark.slow
 ORIGIN = "telemetry.example"
 
 
-class Target(ThreadingHTTPServer):
+class Target(LocalServer):
     """Stands for the collector: keeps what it is asked, and answers as a test says."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _TargetHandler)
+        super().__init__(_TargetHandler)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.status, self.fields, self.content = 204, {}, b""
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
 
 class _TargetHandler(BaseHTTPRequestHandler):
@@ -66,15 +63,11 @@ class _TargetHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.server.content)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def target():
     with Target() as server:
         yield server
-        server.shutdown()
 
 
 def post(gateway: LocalGateway, body: bytes, **headers: str) -> tuple[int, bytes]:
@@ -105,7 +98,7 @@ def report(fields=(), authority: str = ORIGIN, path: str = "/v1/reports") -> byt
 
 @pytest.mark.real_randomness
 def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     fields = [
         ("content-type", "application/octet-stream"),
         ("authorization", "Bearer key"),
@@ -132,7 +125,7 @@ def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway,
 
 @pytest.mark.real_randomness
 def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     target.status, target.content = 200, bytes(range(256)) * 4096
     fields = [("authorization", "Bearer key"), ("if-none-match", "a"), ("cookie", "who=me")]
     where = "GET", "https", ORIGIN, "/v1/plans/fleet.example"
@@ -146,7 +139,7 @@ def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, tar
 
 @pytest.mark.real_randomness
 def test_the_gateway_takes_chacha20_too(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     keys = gateway.public_keys()[:-1] + b"\3"
     assert KeyConfiguration.parse(keys).aead.value == 3
     assert asked(gateway, report(), keys).status == 204
@@ -154,7 +147,7 @@ def test_the_gateway_takes_chacha20_too(gateway, target):
 
 @pytest.mark.real_randomness
 def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     target.status, target.content = 503, b'{"title":"overloaded"}'
     target.fields = {
         "Retry-After": "5",
@@ -171,7 +164,7 @@ def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(g
 
 @pytest.mark.real_randomness
 def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damaged(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     for other in ("127.0.0.1:22", "metadata.internal", f"{ORIGIN}:81", f"{ORIGIN}@other", ""):
         assert asked(gateway, report(authority=other)).status in (400, 403), other
     for other in ("/v1/plans/x", "/", "/v1/reports?key=1", "/v1/../v1/reports"):
@@ -210,7 +203,7 @@ def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damage
 @pytest.mark.real_randomness
 def test_requests_that_wait_are_limited_by_their_bytes(gateway, target):
     """Anybody can send large ones, as many as they like."""
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     sent, _ = KeyConfiguration.parse(gateway.public_keys()).encapsulate(report())
     head = (
         f"POST /gateway HTTP/1.1\r\nHost: {ORIGIN}\r\nContent-Type: message/ohttp-req\r\n"
@@ -249,7 +242,7 @@ def attempts() -> Iterator[None]:
 def test_many_devices_at_once_with_two_keys(gateway, target):
     gateway.folder.mkdir()
     gateway.write_keys({1: os.urandom(32), 2: os.urandom(32)})
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     first = gateway.public_keys()
     second = first[len(first) // 2 :]
     statuses: list[int] = []
@@ -288,14 +281,14 @@ def proxy(folder: Path, name: str, **settings: str) -> contextlib.AbstractContex
 
 @pytest.mark.real_randomness
 def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path, gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     relay_port, gateway_port = free_ports(2)
     before_gateway = f"http://127.0.0.1:{gateway_port}"
     of_gateway = {"SOTTO_GATEWAY": before_gateway, "SOTTO_GATEWAY_PORT": str(gateway.port)}
     with Target() as between:
         of_relay = {
             "SOTTO_RELAY": f"https://localhost:{relay_port}",
-            "SOTTO_GATEWAY": f"http://127.0.0.1:{between.server_port}",
+            "SOTTO_GATEWAY": between.url,
         }
         with proxy(tmp_path / "relay", "relay", **of_relay) as said:
             context = trusted(tmp_path / "relay", relay_port)
@@ -319,7 +312,6 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             # An empty one keeps Caddy from naming itself.
             headers.pop("User-Agent", "")
             assert headers == wanted | own
-        between.shutdown()
     of_relay["SOTTO_GATEWAY"] = before_gateway
     with (
         proxy(tmp_path / "again", "relay", **of_relay) as said_by_relay,

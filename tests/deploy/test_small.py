@@ -11,7 +11,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +25,7 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from live_collector import received
+from local_server import LocalServer
 from programs import needed
 from serving import PATIENCE, caddy, counted, running, served, status, trusted, wait_until
 
@@ -207,14 +207,10 @@ def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_pa
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None: ...
-
     planted = ("Cookie", "User-Agent", "Referer", "X-Forwarded-For", "X-Real-IP", "Forwarded")
     planted += ("Accept-Language", "X-Secret", "Sec-CH-UA", "DNT", "Via", "CF-Connecting-IP")
     kept = {"Authorization": "Bearer key", "Content-Type": "a/b", "Origin": "https://app.example"}
-    server = ThreadingHTTPServer((HOST, 0), Upstream)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    with server, proxy(tmp_path, server.server_port) as (url, context):
+    with LocalServer(Upstream) as server, proxy(tmp_path, server.server_port) as (url, context):
         for _ in range(2):
             connection = http.client.HTTPSConnection(url.removeprefix("https://"), context=context)
             headers = {**dict.fromkeys(planted, "planted"), **kept}
