@@ -84,12 +84,15 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
     ("path", "value", "said"),
     [
         (("format",), 1, "format 1; this version reads 2"),
+        (("surprise",), 1, "canonical form"),
+        (("ceilings", "period"), 100, "less than the 5.0 that the metrics can spend"),
         (("shards",), 65537, "shards 65537 must be in [1, 65536]"),
         (("minimum_reports",), 10**9 + 1, "minimum_reports 1000000001 must be in"),
         (("minimum_reports",), True, "'minimum_reports' must be int"),
         (("minimum_reports",), 20, "canonical form"),
         (("metrics", 0, "name"), "place", "metric 'place' is given twice"),
         (("metrics", 0, "type"), "ordinall", "type 'ordinall' must be one of"),
+        (("metrics", 0, "mechanism", "name"), "magic", "mechanism 'magic' must be one of grr"),
         (("metrics", 0, "mechanism", "name"), "rappor", "mechanism 'rappor' must be one of grr"),
         (("metrics", 0, "mechanism", "domain_size"), ["3"], "has the wrong type"),
         (("metrics", 0, "mechanism", "domain_size"), [3], "must be a number in [0, 131072]"),
@@ -106,6 +109,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 2, "mechanism", "missing"), False, "missing must be True"),
         (("metrics", 2, "range"), [0.0], "two numbers, low and high"),
         (("metrics", 2, "unit"), "ms\nNothing is to be sent.", "unit must be on one line"),
+        (("metrics", 2, "unit"), "ms\u202e", "unit must be on one line"),
         (("owner",), "me\nyou", "owner must be whom to ask, on one line of at most 256"),
         (("metrics", 2, "window"), -HOUR, "window"),
         (("metrics", 2, "window"), 10**40, "window"),
@@ -114,7 +118,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 0, "panel"), 1, "canonical form"),
         (("metrics", 0, "panel"), 1001, "panel 1/1001 must be 1/N"),
     ],
-    ids=range(30),
+    ids=range(34),
 )
 def test_a_compiled_plan_that_lies_is_refused(path, value, said):
     document = copy.deepcopy(plan_document())
