@@ -288,7 +288,9 @@ FAULTS: dict[Callable[[str], bool], dict[str, tuple[str, Any, str, Any]]] = {
         "bits that are handed out twice": ("recording", draws.OnceOnly, "bits", _never_spent),
     },
 }
-PLANTED = {what: (finds, *fault) for finds, some in FAULTS.items() for what, fault in some.items()}
+PLANTED = {
+    what: (finds, *fault) for finds, faults in FAULTS.items() for what, fault in faults.items()
+}
 
 
 @pytest.mark.parametrize("what", PLANTED)

@@ -149,11 +149,11 @@ class TestReading:
 
     def test_devices_are_numbered_as_they_appear_and_sorted_by_time(self, tmp_path, plan, columns):
         rows = ("z", 5), ("a", 9), ("z", 3), ("a", 2), ("m", 1)
-        text = HEAD + "".join(f"{who},{START + row},red,1,1\n" for who, row in rows)
+        text = HEAD + "".join(f"{who},{START + row},red,{row},1\n" for who, row in rows)
         found = read(tmp_path / "t.csv", plan, text, columns)
         assert found.starts.tolist() == [0, 2, 4, 5]
         assert found.row.tolist() == [2, 0, 3, 1, 4]
-        assert (found.time - START).tolist() == [3, 5, 2, 9, 1]
+        assert (found.time - START).tolist() == found.values["size"].tolist() == [3, 5, 2, 9, 1]
 
     def test_gzip_and_parquet_read_like_csv(self, tmp_path, plan, columns):
         text = table(3, 4)

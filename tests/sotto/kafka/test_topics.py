@@ -18,6 +18,12 @@ ESTIMATES, QUARANTINE, REQUEUE = (
     SinkTopic("reports", kind) for kind in ("estimates", "quarantine", "requeue")
 )
 STAY = Stay(horizon=20 * DAY, retention=30 * DAY)
+NO_REPORTS = [
+    *("", "reports", "reports-e1", "reports-p8", "reports-e0-p8", "reports-e1-p0"),
+    *("reports-e01-p8", "-e1-p8", "re ports-e1-p8", "reports-e1-p8\n", "reports-e1-p70000"),
+    "reports-e\u0661-p8",
+]
+NO_SINKS = ["", "estimates", "reports", "-estimates", "reports-e1-p8", "a b-estimates", "é-requeue"]
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,50}", fullmatch=True)
 
 
@@ -42,11 +48,8 @@ def test_names_are_read_back(name, epoch, partitions):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        *((ReportTopic, "reports" + each) for each in ("", "-e1", "-p8", "-e0-p8", "-e1-p0")),
-        *((ReportTopic, "reports" + each) for each in ("-e01-p8", "-e1-p8\n", "-e1-p70000")),
-        *((ReportTopic, each) for each in ("", "-e1-p8", "re ports-e1-p8", "reports-e\u0661-p8")),
-        *((SinkTopic, each) for each in ("", "estimates", "reports", "-estimates")),
-        *((SinkTopic, each) for each in ("reports-e1-p8", "a b-estimates", "é-requeue")),
+        *((ReportTopic, text) for text in NO_REPORTS),
+        *((SinkTopic, text) for text in NO_SINKS),
     ],
 )
 def test_other_names_are_refused(kind, text):
