@@ -294,17 +294,20 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             context = trusted(tmp_path / "relay", relay_port)
             planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
             wanted = {"Content-Type": "message/ohttp-req"}
-            for path, headers, status in (
-                ("/ohttp?planted", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
-                ("/ohttp", {"Content-Type": "text/plain"}, 404),
-                ("/other", wanted, 404),
-            ):
+            known = {**dict.fromkeys(planted, "planted"), **wanted}
+
+            def sent(path: str, headers: dict[str, str]) -> int:
                 connection = http.client.HTTPSConnection(
                     "localhost", relay_port, context=context, timeout=300
                 )
                 connection.request("POST", path, b"encrypted", headers)
-                assert connection.getresponse().status == status
+                status = connection.getresponse().status
                 connection.close()
+                return status
+
+            assert sent("/ohttp?planted", known) == 204
+            assert sent("/ohttp", {"Content-Type": "text/plain"}) == 404
+            assert sent("/other", wanted) == 404
             ((_, path, headers, body),) = between.asked
             assert (path, body) == ("/gateway", b"encrypted")
             assert headers.pop("Accept-Encoding") == "gzip"
@@ -312,6 +315,9 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             # An empty one keeps Caddy from naming itself.
             headers.pop("User-Agent", "")
             assert headers == wanted | own
+            # The answer is no HTTP; a line of log about the failed request would name its sender.
+            between.fields = {"a line without a colon\r\n": ""}
+            assert sent("/ohttp?planted", known) == 502
     of_relay["SOTTO_GATEWAY"] = before_gateway
     with (
         proxy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
