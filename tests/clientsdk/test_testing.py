@@ -182,7 +182,7 @@ def test_no_argument_setting_or_variable_is_about_randomness():
 
 
 def test_a_client_draws_from_the_operating_system_whatever_it_is_given(monkeypatch, tmp_path):
-    said = ["off", "off", "on", "3", "300", "off", "200000", "1d", "1", "1", "error"]
+    said = ["off", "off", "on", "3", "300", "off", "200000", "1d", "1", "error"]
     for name, text in zip(VARIABLES, said, strict=True):
         monkeypatch.setenv(name, text)
     for name in ("SEED", "SOURCE", "RANDOM", "TESTING"):
