@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from programs import needed
 from waiting import PATIENCE, wait_until
 
 from deploy.ports import HOST, free_ports
@@ -33,6 +34,25 @@ def running(
     finally:
         process.terminate()
         process.wait(PATIENCE)
+
+
+@contextmanager
+def caddy(folder: Path, config: Path, **settings: str) -> Iterator[Path]:
+    """Run Caddy, or skip the test where there is none; yield its log."""
+    places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    command = [needed("caddy"), "run", "--config", str(config)]
+    with running(command, folder / "caddy.log", {**places, **settings}):
+        yield folder / "caddy.log"
+
+
+def trusted(folder: Path, port: int) -> ssl.SSLContext:
+    """Return a TLS context that trusts the authority of a Caddy, once that answers."""
+    root = folder / "caddy/pki/authorities/local/root.crt"
+    wait_until(root.exists)
+    context = ssl.create_default_context(cafile=root)
+    # An answer, be it that nobody is behind the proxy.
+    wait_until(lambda: status(port, context=context))
+    return context
 
 
 def status(port: int, context: ssl.SSLContext | None = None) -> int:

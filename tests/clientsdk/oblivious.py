@@ -10,9 +10,10 @@ import time
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import NamedTuple
 
+from local_server import LocalServer
 from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyPair
 
 KEM = KEMId.DHKEM_X25519_HKDF_SHA256
@@ -85,22 +86,6 @@ class Passed(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
-
-
-class LocalServer(ThreadingHTTPServer):
-    """A server on a free port of this machine, which serves until it is left."""
-
-    daemon_threads = True
-
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(("127.0.0.1", 0), handler)
-        handler.log_message = lambda *_: None  # type: ignore[method-assign, assignment]
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    def __exit__(self, *raised: object) -> None:
-        self.shutdown()
-        super().__exit__(*raised)
 
 
 class Relay(LocalServer):

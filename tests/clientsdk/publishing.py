@@ -10,7 +10,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
-from oblivious import Behind, LocalServer, Relay, known
+from local_server import LocalServer
+from oblivious import Behind, Relay, known
 from scripts import logged
 
 from clientsdk import Broker, EmbeddedLogPublisher, KafkaPublisher, MemoryPublisher, Publisher

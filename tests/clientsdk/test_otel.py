@@ -17,7 +17,7 @@ import httpx
 import pytest
 import requests
 from device_plans import START, WEEK
-from oblivious import LocalServer
+from local_server import LocalServer
 from opentelemetry import baggage, context
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.instrumentation.requests import RequestsInstrumentor

@@ -7,7 +7,8 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +24,7 @@ from pipelines.collector.plans import ServedPlans
 from sotto.errors import PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan, canonical
 from tests.conformance import files
+from tests.local_server import LocalServer
 
 #: Headers that HTTP itself needs.
 _PLUMBING = {"host", "content-length", "accept-encoding", "connection"}
@@ -35,11 +37,9 @@ _ANSWERED = ("content-type", "www-authenticate", "access-control-allow-origin")
 # The device's side, against a server that answers as a vector says.
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(LocalServer):
     def __init__(self, answers: list[dict[str, Any]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.connections = 0
@@ -90,21 +90,13 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.get("closes") or "status" not in answer:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
 
 def _exchange(case: dict[str, Any]) -> dict[str, Any]:
     """Publish the messages of a case; return the requests that came, and what became of each."""
-    server = _Server(case["answers"])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}{case.get('prefix', '')}"
-    publisher = http.HttpPublisher(url, key=case.get("key"), timeout=600)
     outcomes: list[dict[str, Any]] = []
     # However slow this machine is, a connection is kept because of what it is for.
     kept = mock.patch.object(http, "_IDLE", 3600.0)
-    try:
+    with _Server(case["answers"]) as server, closing(_publisher(case, server.url)) as publisher:
         for number, message in enumerate(case["messages"]):
             try:
                 with kept:
@@ -116,32 +108,25 @@ def _exchange(case: dict[str, Any]) -> dict[str, Any]:
             if case["answers"][number].get("closes"):
                 # Only then the next message finds a connection that is closed.
                 server.closed.acquire(timeout=600)
-    finally:
-        publisher.close()
-        server.shutdown()
-        thread.join()
-        server.server_close()
     return {"requests": server.requests, "outcomes": outcomes}
+
+
+def _publisher(case: dict[str, Any], url: str) -> http.HttpPublisher:
+    return http.HttpPublisher(url + case.get("prefix", ""), key=case.get("key"), timeout=600)
 
 
 def _fetch(case: dict[str, Any]) -> dict[str, Any]:
     """Ask for a plan once for each answer; return the requests, and what was taken each time."""
-    server = _Server(case["answers"])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
     taken: list[str | None] = []
-    try:
+    with _Server(case["answers"]) as server:
         for _ in case["answers"]:
             try:
-                found = http.fetch_plan(url, case["asks"], expect=case["expect"], timeout=600)
+                found = http.fetch_plan(
+                    server.url, case["asks"], expect=case["expect"], timeout=600
+                )
                 taken.append(found.digest.hex())
             except (PublishError, PlanError):
                 taken.append(None)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     return {"requests": server.requests, "taken": taken}
 
 

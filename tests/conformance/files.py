@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sotto.wire.format import Row
+
 FOLDER = Path(__file__).parent
 VERSION = 1
 
@@ -55,3 +57,9 @@ def plan(name: str) -> bytes:
     found = [each for each in read("plans")["plans"] if each["name"] == name]
     text: str = found[0]["json"]
     return text.encode()
+
+
+def row_of(document: dict[str, Any]) -> Row:
+    """Return the row of a message in a vector."""
+    ids = bytes.fromhex(document["pseudonym"]), bytes.fromhex(document["chain"])
+    return Row(document["level"], *ids, document["event"], bytes.fromhex(document["payload"]))

@@ -11,7 +11,7 @@ from mechanisms import coins
 from mechanisms.number import grid
 from mechanisms.number.several import coin
 from sotto.plan.compiled import CompiledPlan
-from sotto.wire.format import Row, encode_message
+from sotto.wire.format import encode_message
 from sotto.wire.signatures import Signer
 from tests.conformance import files
 from tests.conformance.given import GivenBits
@@ -110,19 +110,7 @@ def write_messages() -> None:
 def _encoded(vector: dict[str, Any]) -> tuple[int, bytes]:
     plan = CompiledPlan.from_json(files.plan(vector["plan"]))
     groups = [
-        (
-            group["metric"],
-            [
-                Row(
-                    row["level"],
-                    _bytes(row["pseudonym"]),
-                    _bytes(row["chain"]),
-                    row["event"],
-                    _bytes(row["payload"]),
-                )
-                for row in group["rows"]
-            ],
-        )
+        (group["metric"], [files.row_of(row) for row in group["rows"]])
         for group in vector["groups"]
     ]
     shard = coins.shard_of(groups[0][1][0].pseudonym, plan.shards)

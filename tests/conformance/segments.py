@@ -9,7 +9,7 @@ from typing import Any
 from mechanisms import coins
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.segments import Attribute, Experiment, cell_of
-from sotto.wire.format import Row, encode_message
+from sotto.wire.format import encode_message
 from tests.conformance import files
 from tests.conformance.reference import wire
 
@@ -22,11 +22,9 @@ def _ours(kind: str, given: dict[str, Any], plan: CompiledPlan) -> Any:
     if kind == "arm":
         experiment = Experiment(given["name"], tuple(given["arms"]), given["share"])
         return experiment.arm(bytes.fromhex(given["secret"]), given["collector"])
-    row = given["row"]
-    identifiers = bytes.fromhex(row["pseudonym"]), bytes.fromhex(row["chain"])
-    made = Row(row["level"], *identifiers, row["event"], bytes.fromhex(row["payload"]))
-    shard = coins.shard_of(made.pseudonym, plan.shards)
-    return encode_message(plan.fingerprint, shard, [(0, [made])], cell=given["cell"]).hex()
+    row = files.row_of(given["row"])
+    shard = coins.shard_of(row.pseudonym, plan.shards)
+    return encode_message(plan.fingerprint, shard, [(0, [row])], cell=given["cell"]).hex()
 
 
 def _by_the_page(kind: str, given: dict[str, Any], plan: dict[str, Any]) -> Any:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import plant
 
-from clientsdk import client as client_module
+from clientsdk import client
 from clientsdk import draws as client_draws
 from clientsdk.publishers import http
 from clientsdk.recorder import Recorder
@@ -126,181 +127,152 @@ def test_the_interpreter_imports_nothing_of_the_library() -> None:
                 ), path
 
 
-def _kept_one_word_more(draw: SymbolDraw, symbol: int, word: int) -> int:
+# Faults: each is called instead of the right function, with it and its arguments.
+
+
+def _kept_one_word_more(right: Any, draw: SymbolDraw, symbol: int, word: int) -> int:
     if word <= draw.keep:
         return symbol
     index = (word - draw.keep) // draw.other
     return index if index < symbol else index + 1
 
 
-def _bits_highest_first(planes: Any, width: int, source: Any) -> int:
-    return int(f"{_MASK(planes, width, source):0{width}b}"[::-1], 2)
+def _one_word_off(right: Any, draw: FiniteDraw, x: int, word: int) -> Any:
+    return right(draw, x, word and word - 1)
 
 
-def _goes_back_unasked(store: Store, connection: Any, now: int) -> None:
+def _bits_highest_first(right: Any, planes: Any, width: int, source: Any) -> int:
+    return int(f"{right(planes, width, source):0{width}b}"[::-1], 2)
+
+
+def _rounded_down(right: Any, u: float, steps: int, source: Any) -> int:
+    return right(u, steps, source) and int(u * steps)
+
+
+def _first_places(right: Any, n: int, k: int, source: Any) -> set[int]:
+    return set(range(k))
+
+
+def _shard_of_a_byte(right: Any, pseudonym: bytes, shards: int) -> int:
+    return pseudonym[0] % shards
+
+
+def _new_secret(right: Any, secret: bytes, source: Any) -> bytes:
+    return device_secrets.draw_secret(source)
+
+
+def _turn_from_the_end(right: Any, secret: bytes, n: int, cycle: int) -> int:
+    return n - 1 - int(right(secret, n, cycle))
+
+
+def _below_ceilings(right: Any, had: Accounts, pinned: Any, own: Any, cost: int, life: int) -> bool:
+    period, lifetime = min(pinned.period, own.period), min(pinned.lifetime, own.lifetime)
+    return had.reserved + cost < period and had.lifetime_reserved + life < lifetime
+
+
+def _without_the_resolution(right: Any, chain: Any, plan: Any, after: int) -> int:
+    return int(chain.event + chain.jitter + after)
+
+
+def _goes_back_unasked(right: Any, store: Store, connection: Any, now: int) -> None:
     """Follow the clock without a second reading."""
     reading, store.clock = store.clock, lambda: now
-    _FOLLOW(store, connection, now)
+    right(store, connection, now)
     store.clock = reading
 
 
-def _uses_of_any_period(recorder: Recorder, *given: Any) -> list[str]:
+def _uses_of_any_period(right: Any, recorder: Recorder, *given: Any) -> Any:
     """Take the uses that wait for ones of this period."""
     now = recorder._store.period, recorder._store.consents
     recorder._uses = dict.fromkeys(recorder._uses, now)
-    return _RESPOND(recorder, *given)
+    return right(recorder, *given)
 
 
-def _every_use(recorder: Recorder, *given: Any) -> Any:
+def _every_use(right: Any, recorder: Recorder, *given: Any) -> Any:
     """Forget that a use was written already."""
     recorder._written.clear()
-    return _NOTE_USE(recorder, *given)
+    return right(recorder, *given)
 
 
-def _after_its_period(*given: Any) -> outbox.StoredChain:
-    chain = _ANSWER(*given)
+def _after_its_period(right: Any, *given: Any) -> outbox.StoredChain:
+    chain: outbox.StoredChain = right(*given)
     return chain._replace(event=chain.event + HOUR)
 
 
-_ANSWER, _MOST, _TAKE = measures.answer, measures._most, measures.take
-_NOTE_USE, _RESPOND = Recorder.note_use, Recorder._respond
-_FOLLOW = Store.follow
-_EARLIEST = Store.earliest.fget
-_WEEK = 7 * 86_400_000
-_MASK = bits.bernoulli_mask
-_ROUND = grid.round_to_grid
+def _counted(right: Any, connection: Any) -> list[Any]:
+    return [row for row in right(connection) if any(row.state)]
 
-#: Changes of the SDK, and a file that notices each.
-PLANTED: dict[str, tuple[str, object, str, Any]] = {
-    "a word more keeps the symbol": ("draws", SymbolDraw, "apply", _kept_one_word_more),
-    "rows are read one word off": (
-        "draws",
-        FiniteDraw,
-        "apply",
-        lambda draw, x, word, old=FiniteDraw.apply: old(draw, x, word and word - 1),
-    ),
-    "a vector's bits are drawn in another order": (
-        "draws",
-        bits,
-        "bernoulli_mask",
-        _bits_highest_first,
-    ),
-    "numbers are always rounded down": (
-        "draws",
-        grid,
-        "round_to_grid",
-        lambda u, steps, source: _ROUND(u, steps, source) and int(u * steps),
-    ),
-    "sets take the wrong place when one is taken": (
-        "draws",
-        subsets,
-        "uniform_subset",
-        lambda n, k, source: set(range(k)),
-    ),
-    "the sign of a place is not mended": ("draws", HadamardChain, "place", lambda c, x: (0, 1)),
-    "the cohort is that of the next metric": ("draws", Rappor, "cohort", lambda r, pseudonym: 0),
-    "the shard is hashed otherwise": (
-        "messages",
-        coins,
-        "shard_of",
-        lambda pseudonym, shards: pseudonym[0] % shards,
-    ),
-    "the ratchet forgets the old secret": (
-        "identities",
-        device_secrets,
-        "advance",
-        lambda secret, source: device_secrets.draw_secret(source),
-    ),
-    "the turn is counted from the other end": (
-        "identities",
-        device_secrets,
-        "slot",
-        lambda secret, n, cycle, old=device_secrets.slot: n - 1 - old(secret, n, cycle),
-    ),
-    "a ceiling is reached and not passed": (
-        "ledger",
-        Accounts,
-        "allow",
-        lambda accounts, pinned, own, cost, lifetime: (
-            accounts.reserved + cost < min(pinned.period, own.period)
-            and accounts.lifetime_reserved + lifetime < min(pinned.lifetime, own.lifetime)
-        ),
-    ),
-    "a reservoir keeps every value": (
-        "ledger",
-        client_draws,
-        "replaces",
-        lambda source, seen: True,
-    ),
-    "reports leave one resolution too early": (
-        "outbox",
-        sender,
-        "due_time",
-        lambda chain, plan, after: chain.event + chain.jitter + after,
-    ),
-    "any clock is believed": ("ledger", client_module, "plausible", lambda time, earliest: time),
-    "2020 begins a millisecond early": ("ledger", client_module.Client, "_earliest", 1577836799999),
-    "2100 begins a millisecond late": ("ledger", clocks, "LATEST", clocks.LATEST + 1),
-    "the period before the ledger's is gone back to": (
-        "ledger",
-        Store,
-        "earliest",
-        property(lambda store: _EARLIEST(store) + _WEEK),
-    ),
-    "one reading is enough to go back": ("ledger", Store, "follow", _goes_back_unasked),
-    "no period is ever closed": (
-        "ledger",
-        Accounts,
-        "fold_other_periods",
-        lambda accounts, connection: False,
-    ),
-    "chains of periods that have not come stay": (
-        "outbox",
-        outbox,
-        "erase_after",
-        lambda connection, period: 0,
-    ),
-    "a device that has lost its file goes back": (
-        "guard",
-        Store,
-        "earliest",
-        property(lambda store: (store.accounts.period - 1) * _WEEK),
-    ),
-    "the guard is not written": ("guard", sender.Store, "write_guard", lambda store: None),
-    "counts end before the last edge": ("measures", measures, "_most", lambda m: _MOST(m) - 1),
-    "ages count from the Epoch": ("measures", measures, "first_use", lambda *given: 0),
-    "an answer is of the next period": ("measures", measures, "answer", _after_its_period),
-    "uses go on into the next period": ("measures", Recorder, "_respond", _uses_of_any_period),
-    "a response is drawn anew after every use": ("measures", Recorder, "note_use", _every_use),
-    "a device answers only where it counted": (
-        "measures",
-        measures,
-        "take",
-        lambda connection: [row for row in _TAKE(connection) if any(row.state)],
-    ),
-    "documents are taken as they were served": (
-        "exchange",
-        http,
-        "canonical",
-        lambda document: json.dumps(document).encode(),
-    ),
-    "lengths are big-endian": (
-        "exchange",
-        batch,
-        "join_messages",
-        lambda messages: b"".join(len(each).to_bytes(4, "big") + each for each in messages),
-    ),
-    "a hint is not waited for": (
-        "exchange",
-        backoff,
-        "delay",
-        lambda failures, hint=None, old=backoff.delay: old(failures),
-    ),
+
+def _as_served(right: Any, document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+def _big_endian(right: Any, messages: list[bytes]) -> bytes:
+    return b"".join(len(each).to_bytes(4, "big") + each for each in messages)
+
+
+def _unhinted(right: Any, failures: int, hint: float | None = None) -> float:
+    return float(right(failures))
+
+
+WEEK = 7 * 86_400_000
+EARLIEST = Store.earliest.fget
+A_WEEK_LATER = property(lambda store: EARLIEST(store) + WEEK)
+A_WEEK_AGO = property(lambda store: (store.accounts.period - 1) * WEEK)
+
+#: Changes of the SDK, by the file that notices each: where it is made, and a fault or a value.
+PLANTED: dict[str, dict[str, tuple[Any, str, Any]]] = {
+    "draws": {
+        "a word more keeps the symbol": (SymbolDraw, "apply", _kept_one_word_more),
+        "rows are read one word off": (FiniteDraw, "apply", _one_word_off),
+        "a vector's bits come in another order": (bits, "bernoulli_mask", _bits_highest_first),
+        "numbers are always rounded down": (grid, "round_to_grid", _rounded_down),
+        "sets take the wrong place when one is taken": (subsets, "uniform_subset", _first_places),
+        "the sign of a place is not mended": (HadamardChain, "place", lambda *given: (0, 1)),
+        "the cohort is that of the next metric": (Rappor, "cohort", lambda *given: 0),
+    },
+    "messages": {"the shard is hashed otherwise": (coins, "shard_of", _shard_of_a_byte)},
+    "identities": {
+        "the ratchet forgets the old secret": (device_secrets, "advance", _new_secret),
+        "the turn is counted from the other end": (device_secrets, "slot", _turn_from_the_end),
+    },
+    "ledger": {
+        "a ceiling is reached and not passed": (Accounts, "allow", _below_ceilings),
+        "a reservoir keeps every value": (client_draws, "replaces", lambda *given: True),
+        "any clock is believed": (client, "plausible", lambda right, time, earliest: time),
+        "2020 begins a millisecond early": (client.Client, "_earliest", 1577836799999),
+        "2100 begins a millisecond late": (clocks, "LATEST", clocks.LATEST + 1),
+        "the period before the ledger's is gone back to": (Store, "earliest", A_WEEK_LATER),
+        "one reading is enough to go back": (Store, "follow", _goes_back_unasked),
+        "no period is ever closed": (Accounts, "fold_other_periods", lambda *given: False),
+    },
+    "outbox": {
+        "reports leave one resolution too early": (sender, "due_time", _without_the_resolution),
+        "chains of periods that have not come stay": (outbox, "erase_after", lambda *given: 0),
+    },
+    "guard": {
+        "a device that has lost its file goes back": (Store, "earliest", A_WEEK_AGO),
+        "the guard is not written": (sender.Store, "write_guard", lambda *given: None),
+    },
+    "measures": {
+        "counts end before the last edge": (measures, "_most", lambda right, of: right(of) - 1),
+        "ages count from the Epoch": (measures, "first_use", lambda *given: 0),
+        "an answer is of the next period": (measures, "answer", _after_its_period),
+        "uses go on into the next period": (Recorder, "_respond", _uses_of_any_period),
+        "a response is drawn anew after every use": (Recorder, "note_use", _every_use),
+        "a device answers only where it counted": (measures, "take", _counted),
+    },
+    "exchange": {
+        "documents are taken as they were served": (http, "canonical", _as_served),
+        "lengths are big-endian": (batch, "join_messages", _big_endian),
+        "a hint is not waited for": (backoff, "delay", _unhinted),
+    },
 }
 
 
-@pytest.mark.parametrize("planted", PLANTED)
-def test_a_planted_change_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, place, attribute, change = PLANTED[planted]
-    monkeypatch.setattr(place, attribute, change)
+@pytest.mark.parametrize(
+    ("name", "what"), [(name, what) for name in PLANTED for what in PLANTED[name]]
+)
+def test_a_planted_change_is_found(name: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, *PLANTED[name][what])
     assert any(each is not None for each in PARTS[name].check())

@@ -37,17 +37,9 @@ PROFILES = ("flink", "aggregate")
 GIB = 1 << 30
 
 
-def resolved(value: Any) -> Any:
-    """Return a part of the file with the defaults of its variables."""
-    if isinstance(value, dict):
-        return {name: resolved(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [resolved(each) for each in value]
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) if isinstance(value, str) else value
-
-
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-COMPOSE: dict[str, Any] = resolved(yaml.safe_load(TEXT))
+#: With the defaults of its variables.
+COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", TEXT))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 

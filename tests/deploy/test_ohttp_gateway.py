@@ -8,17 +8,15 @@ import json
 import os
 import select
 import socket
-import ssl
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from local_server import LocalServer
 from oblivious import prefixed, served
-from programs import needed
+from serving import caddy, trusted
 from waiting import at_once
 
 from clientsdk.publishers.ohttp import (
@@ -39,16 +37,13 @@ pytestmark = pytest.mark.slow
 ORIGIN = "telemetry.example"
 
 
-class Target(ThreadingHTTPServer):
+class Target(LocalServer):
     """Stands for the collector: keeps what it is asked, and answers as a test says."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _TargetHandler)
+        super().__init__(_TargetHandler)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.status, self.fields, self.content = 204, {}, b""
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
 
 class _TargetHandler(BaseHTTPRequestHandler):
@@ -68,15 +63,11 @@ class _TargetHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.server.content)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def target():
     with Target() as server:
         yield server
-        server.shutdown()
 
 
 def post(gateway: LocalGateway, body: bytes, **headers: str) -> tuple[int, bytes]:
@@ -107,7 +98,7 @@ def report(fields=(), authority: str = ORIGIN, path: str = "/v1/reports") -> byt
 
 @pytest.mark.real_randomness
 def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     fields = [
         ("content-type", "application/octet-stream"),
         ("authorization", "Bearer key"),
@@ -134,7 +125,7 @@ def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway,
 
 @pytest.mark.real_randomness
 def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     target.status, target.content = 200, bytes(range(256)) * 4096
     fields = [("authorization", "Bearer key"), ("if-none-match", "a"), ("cookie", "who=me")]
     where = "GET", "https", ORIGIN, "/v1/plans/fleet.example"
@@ -148,7 +139,7 @@ def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, tar
 
 @pytest.mark.real_randomness
 def test_the_gateway_takes_chacha20_too(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     keys = gateway.public_keys()[:-1] + b"\3"
     assert KeyConfiguration.parse(keys).aead.value == 3
     assert asked(gateway, report(), keys).status == 204
@@ -156,7 +147,7 @@ def test_the_gateway_takes_chacha20_too(gateway, target):
 
 @pytest.mark.real_randomness
 def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     target.status, target.content = 503, b'{"title":"overloaded"}'
     target.fields = {
         "Retry-After": "5",
@@ -173,7 +164,7 @@ def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(g
 
 @pytest.mark.real_randomness
 def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damaged(gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     for other in ("127.0.0.1:22", "metadata.internal", f"{ORIGIN}:81", f"{ORIGIN}@other", ""):
         assert asked(gateway, report(authority=other)).status in (400, 403), other
     for other in ("/v1/plans/x", "/", "/v1/reports?key=1", "/v1/../v1/reports"):
@@ -212,7 +203,7 @@ def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damage
 @pytest.mark.real_randomness
 def test_requests_that_wait_are_limited_by_their_bytes(gateway, target):
     """Anybody can send large ones, as many as they like."""
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     sent, _ = KeyConfiguration.parse(gateway.public_keys()).encapsulate(report())
     head = (
         f"POST /gateway HTTP/1.1\r\nHost: {ORIGIN}\r\nContent-Type: message/ohttp-req\r\n"
@@ -251,7 +242,7 @@ def attempts() -> Iterator[None]:
 def test_many_devices_at_once_with_two_keys(gateway, target):
     gateway.folder.mkdir()
     gateway.write_keys({1: os.urandom(32), 2: os.urandom(32)})
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     first = gateway.public_keys()
     second = first[len(first) // 2 :]
     statuses: list[int] = []
@@ -282,51 +273,41 @@ def test_a_damaged_file_of_keys_is_an_error_without_the_keys(gateway, content, r
     assert "0000" not in gateway.log_file.read_text()
 
 
-@contextlib.contextmanager
-def caddy(folder: Path, name: str, **settings: str):
+def proxy(folder: Path, name: str, **settings: str) -> contextlib.AbstractContextManager[Path]:
     """Run Caddy with one of the shipped configurations."""
     folder.mkdir()
-    places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    with open(folder / "caddy.log", "wb") as log:
-        process = subprocess.Popen(
-            [needed("caddy"), "run", "--config", str(service.SOURCE.parent / f"Caddyfile.{name}")],
-            env={**os.environ, **places, **settings},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield folder / "caddy.log"
-    finally:
-        process.terminate()
-        process.wait(600)
+    return caddy(folder, service.SOURCE.parent / f"Caddyfile.{name}", **settings)
 
 
 @pytest.mark.real_randomness
 def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path, gateway, target):
-    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    gateway.start(ORIGIN, target.url)
     relay_port, gateway_port = free_ports(2)
     before_gateway = f"http://127.0.0.1:{gateway_port}"
     of_gateway = {"SOTTO_GATEWAY": before_gateway, "SOTTO_GATEWAY_PORT": str(gateway.port)}
     with Target() as between:
         of_relay = {
             "SOTTO_RELAY": f"https://localhost:{relay_port}",
-            "SOTTO_GATEWAY": f"http://127.0.0.1:{between.server_port}",
+            "SOTTO_GATEWAY": between.url,
         }
-        with caddy(tmp_path / "relay", "relay", **of_relay) as said:
+        with proxy(tmp_path / "relay", "relay", **of_relay) as said:
             context = trusted(tmp_path / "relay", relay_port)
             planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
             wanted = {"Content-Type": "message/ohttp-req"}
-            for path, headers, status in (
-                ("/ohttp?planted", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
-                ("/ohttp", {"Content-Type": "text/plain"}, 404),
-                ("/other", wanted, 404),
-            ):
+            known = {**dict.fromkeys(planted, "planted"), **wanted}
+
+            def sent(path: str, headers: dict[str, str]) -> int:
                 connection = http.client.HTTPSConnection(
                     "localhost", relay_port, context=context, timeout=300
                 )
                 connection.request("POST", path, b"encrypted", headers)
-                assert connection.getresponse().status == status
+                status = connection.getresponse().status
                 connection.close()
+                return status
+
+            assert sent("/ohttp?planted", known) == 204
+            assert sent("/ohttp", {"Content-Type": "text/plain"}) == 404
+            assert sent("/other", wanted) == 404
             ((_, path, headers, body),) = between.asked
             assert (path, body) == ("/gateway", b"encrypted")
             assert headers.pop("Accept-Encoding") == "gzip"
@@ -334,11 +315,13 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             # An empty one keeps Caddy from naming itself.
             headers.pop("User-Agent", "")
             assert headers == wanted | own
-        between.shutdown()
+            # The answer is no HTTP; a line of log about the failed request would name its sender.
+            between.fields = {"a line without a colon\r\n": ""}
+            assert sent("/ohttp?planted", known) == 502
     of_relay["SOTTO_GATEWAY"] = before_gateway
     with (
-        caddy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
-        caddy(tmp_path / "gateway-proxy", "gateway", **of_gateway) as said_by_gateway,
+        proxy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
+        proxy(tmp_path / "gateway-proxy", "gateway", **of_gateway) as said_by_gateway,
     ):
         context = trusted(tmp_path / "again", relay_port)
         keys = served(f"{before_gateway}/ohttp-keys")
@@ -365,16 +348,3 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
 
 def message() -> bytes:
     return encode_message(bytes(32), 3, [(0, [Row(0, bytes(16), os.urandom(16), 0, b"\1")])])
-
-
-def trusted(folder: Path, port: int) -> ssl.SSLContext:
-    """A TLS context that trusts Caddy's own authority, once Caddy answers."""
-    root = folder / "caddy/pki/authorities/local/root.crt"
-    for _ in range(6000):
-        if root.exists():
-            context = ssl.create_default_context(cafile=root)
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as raw:
-                context.wrap_socket(raw, server_hostname="localhost").close()
-                return context
-        time.sleep(0.05)
-    return pytest.fail("Caddy does not answer")

@@ -11,7 +11,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,8 +25,9 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from live_collector import received
+from local_server import LocalServer
 from programs import needed
-from serving import PATIENCE, counted, running, served, status, wait_until
+from serving import PATIENCE, caddy, counted, running, served, status, trusted, wait_until
 
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock
@@ -182,26 +182,16 @@ def test_a_site_is_served_by_caddy_and_keys_are_asked_for_where_there_are_some(
 
 
 @contextmanager
-def caddy(
+def proxy(
     folder: Path, upstream: int, config: Path = serve.CADDYFILE
 ) -> Iterator[tuple[str, ssl.SSLContext]]:
     """Run Caddy with the shipped configuration; yield its URL and what trusts it."""
     (port,) = free_ports(1)
     said = SERVICES["caddy"]["environment"]
-    environment = {
-        "SOTTO_SITE": f"{said['SOTTO_SITE']}:{port}",
-        "SOTTO_COLLECTOR": said["SOTTO_COLLECTOR"].replace("collect:8470", f"{HOST}:{upstream}"),
-        "XDG_DATA_HOME": str(folder),
-        "XDG_CONFIG_HOME": str(folder),
-    }
-    command = [needed("caddy"), "run", "--config", str(config)]
-    with running(command, folder / "caddy.log", environment):
-        root = folder / "caddy/pki/authorities/local/root.crt"
-        wait_until(root.exists)
-        context = ssl.create_default_context(cafile=root)
-        # An answer, be it that nobody is behind the proxy.
-        wait_until(lambda: status(port, context=context))
-        yield f"https://localhost:{port}", context
+    site = f"{said['SOTTO_SITE']}:{port}"
+    collector = said["SOTTO_COLLECTOR"].replace("collect:8470", f"{HOST}:{upstream}")
+    with caddy(folder, config, SOTTO_SITE=site, SOTTO_COLLECTOR=collector):
+        yield f"https://localhost:{port}", trusted(folder, port)
 
 
 @pytest.mark.real_randomness
@@ -217,14 +207,10 @@ def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_pa
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None: ...
-
     planted = ("Cookie", "User-Agent", "Referer", "X-Forwarded-For", "X-Real-IP", "Forwarded")
     planted += ("Accept-Language", "X-Secret", "Sec-CH-UA", "DNT", "Via", "CF-Connecting-IP")
     kept = {"Authorization": "Bearer key", "Content-Type": "a/b", "Origin": "https://app.example"}
-    server = ThreadingHTTPServer((HOST, 0), Upstream)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    with server, caddy(tmp_path, server.server_port) as (url, context):
+    with LocalServer(Upstream) as server, proxy(tmp_path, server.server_port) as (url, context):
         for _ in range(2):
             connection = http.client.HTTPSConnection(url.removeprefix("https://"), context=context)
             headers = {**dict.fromkeys(planted, "planted"), **kept}
@@ -251,7 +237,7 @@ def test_a_proxy_cuts_off_slow_heads_and_long_ones_and_speaks_tls_1_3_alone(tmp_
     impatient = tmp_path / "Caddyfile"
     impatient.write_text(serve.CADDYFILE.read_text().replace("read_header 10s", "read_header 1s"))
     (nobody,) = free_ports(1)
-    with caddy(tmp_path, nobody, impatient) as (url, context):
+    with proxy(tmp_path, nobody, impatient) as (url, context):
         place = HOST, int(url.rpartition(":")[2])
 
         def answer(sent: bytes) -> bytes:
@@ -309,7 +295,7 @@ def test_the_commands_of_the_containers_come_to_pages_behind_caddy_for_who_has_t
         with pytest.raises(urllib.error.HTTPError) as waiting:
             urllib.request.urlopen(asked, timeout=30)
         assert waiting.value.code == 503
-        with contained(tmp_path, "aggregate"), caddy(tmp_path, port) as (site, context):
+        with contained(tmp_path, "aggregate"), proxy(tmp_path, port) as (site, context):
             sent = report(HttpPublisher(site, context=context, timeout=300))
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
         with urllib.request.urlopen(asked, timeout=30) as answer:

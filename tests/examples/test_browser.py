@@ -71,6 +71,16 @@ def node(script: str, given: object = None) -> Any:
     return json.loads(run.stdout)
 
 
+def agreed(script: str, given: object = None) -> Any:
+    """Run a script in a page whose reporter ``r`` has consent and one value of a theme."""
+    begins = """
+        const r = new Reporter(PLAN, "https://c.example");
+        await r.giveConsent();
+        await r.record("theme", "dark");
+    """
+    return node(BROWSER + begins + script, given)
+
+
 @pytest.mark.real_randomness
 def test_draws_are_those_of_the_sdk_for_every_word() -> None:
     chain = THEME.mechanism.chain
@@ -114,7 +124,7 @@ def test_messages_are_byte_for_byte_those_of_the_sdk() -> None:
 
 @pytest.mark.real_randomness
 def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> None:
-    told = node(
+    outcomes, stored = node(
         BROWSER
         + """
         const r = new Reporter(PLAN, "https://c.example");
@@ -128,23 +138,17 @@ def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> No
         done([outcomes, [...held.values()].join()]);
         """
     )
-    outcomes, stored = told
     assert outcomes == [
         *("no_consent", "accepted", "period_full", "accepted", "clock_behind", "period_full"),
         *("accepted", 6_000_000),
     ]
     assert "dark" not in stored
-    assert (
-        node(
-            BROWSER
-            + """
+    refused = """
         const r = new Reporter({ ...PLAN, ceilings: { period: 4e6, lifetime: 1.9e6 } }, "");
         await r.giveConsent();
         done(await r.record("theme", "light"));
-        """
-        )
-        == "over_budget"
-    )
+    """
+    assert node(BROWSER + refused) == "over_budget"
 
 
 @pytest.mark.real_randomness
@@ -167,12 +171,8 @@ def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
 
 @pytest.mark.real_randomness
 def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it() -> None:
-    posted, left, erased = node(
-        BROWSER
-        + """
-        const r = new Reporter(PLAN, "https://c.example");
-        await r.giveConsent();
-        await r.record("theme", "dark");
+    posted, left, erased = agreed(
+        """
         await r.flush();
         now += 2000;
         status = 503;
@@ -202,12 +202,8 @@ def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it()
 
 @pytest.mark.real_randomness
 def test_reports_of_two_periods_leave_at_different_times() -> None:
-    posted = node(
-        BROWSER
-        + """
-        const r = new Reporter(PLAN, "https://c.example");
-        await r.giveConsent();
-        await r.record("theme", "dark");
+    posted = agreed(
+        """
         now += 3_600_000;
         await r.record("theme", "dark");
         now += 600_000;
@@ -228,13 +224,9 @@ def test_reports_of_two_periods_leave_at_different_times() -> None:
 @pytest.mark.real_randomness
 @pytest.mark.parametrize("where", ["the same tab", "another tab"])
 def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
-    posted, erased = node(
-        BROWSER
-        + """
-        const r = new Reporter(PLAN, "https://c.example");
+    posted, erased = agreed(
+        """
         const tab = given === "the same tab" ? r : new Reporter(PLAN, "https://c.example");
-        await r.giveConsent();
-        await r.record("theme", "dark");
         now += 600_000;
         const passed = fetch;
         globalThis.fetch = async (...asked) => {
@@ -254,12 +246,8 @@ def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
 
 @pytest.mark.real_randomness
 def test_a_withdrawal_aborts_the_request_under_way() -> None:
-    aborted = node(
-        BROWSER
-        + """
-        const r = new Reporter(PLAN, "https://c.example");
-        await r.giveConsent();
-        await r.record("theme", "dark");
+    aborted = agreed(
+        """
         now += 600_000;
         let begun;
         const asked = new Promise((resolve) => { begun = resolve; });

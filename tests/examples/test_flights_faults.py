@@ -47,21 +47,11 @@ def message(plan: CompiledPlan, level: int = 0, seed: int = 0) -> bytes:
     rng = random.Random(seed)
     pseudonym = rng.randbytes(16)
     event = NOW - NOW % HOUR - HOUR
-    runs = [
-        (
-            metric.index,
-            [
-                Row(
-                    level,
-                    pseudonym,
-                    rng.randbytes(16),
-                    event,
-                    bytes(metric.mechanism.payload_width),
-                )
-            ],
-        )
-        for metric in plan.metrics[:2]
-    ]
+
+    def row(width: int) -> Row:
+        return Row(level, pseudonym, rng.randbytes(16), event, bytes(width))
+
+    runs = [(each.index, [row(each.mechanism.payload_width)]) for each in plan.metrics[:2]]
     return encode_message(plan.fingerprint, shard_of(pseudonym, plan.shards), runs)
 
 

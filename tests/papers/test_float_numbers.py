@@ -70,13 +70,7 @@ def test_bad_epsilon(epsilon: float) -> None:
             variance(epsilon)
 
 
-ORIGINALS = (
-    Duchi,
-    Hybrid,
-    Laplace,
-    Piecewise,
-    SubtractiveDithering,
-)
+ORIGINALS = (Duchi, Hybrid, Laplace, Piecewise, SubtractiveDithering)
 
 
 @pytest.mark.parametrize("original", ORIGINALS)

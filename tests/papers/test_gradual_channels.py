@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_bounds
-from papers.gradual_release.channels import (
-    degradable,
-    degradation,
-    forward_kernel,
-)
+from papers.gradual_release.channels import degradable, degradation, forward_kernel
 
 HALF = Fraction(1, 2)
 

@@ -15,10 +15,7 @@ from statistical import check_counts, check_normal
 from mechanisms.errors import ParameterError
 from mechanisms.testing import SeededSource
 from papers.gradual_release.comparison import compare, noisy_sampling_epsilon
-from papers.gradual_release.noisy_sampling import (
-    NoisySampling,
-    noisy_sampling_variance,
-)
+from papers.gradual_release.noisy_sampling import NoisySampling, noisy_sampling_variance
 
 SEED = 20260301
 EPSILONS = st.one_of(
@@ -114,9 +111,6 @@ def test_epsilons_outside_their_range_are_refused(bad: float) -> None:
 
 
 def test_other_parameters_outside_their_range_are_refused() -> None:
-    for call in (
-        lambda: noisy_sampling_epsilon(1.0, 1.0, 0),
-        lambda: compare(1.0, 1.0, [1], 0),
-    ):
+    for call in (lambda: noisy_sampling_epsilon(1.0, 1.0, 0), lambda: compare(1.0, 1.0, [1], 0)):
         with pytest.raises(ParameterError):
             call()

@@ -31,20 +31,14 @@ def golden(name):
 
 
 def golden_rows():
-    def chain(number):
-        return bytes([number]) * 16
+    def row(level, number, payload, event=EVENT):
+        return Row(level, PSEUDONYM, bytes([number]) * 16, event, payload)
 
     return [
-        (
-            0,
-            [
-                Row(0, PSEUDONYM, chain(1), EVENT, b"\x05"),
-                Row(2, PSEUDONYM, chain(2), EVENT, b"\x00"),
-            ],
-        ),
-        (1, [Row(1, PSEUDONYM, chain(3), EVENT - 3_600_000, bytes(range(0xF0, 0x100)))]),
-        (2, [Row(1, PSEUDONYM, chain(4), EVENT, b"\x02")]),
-        (3, [Row(2, PSEUDONYM, chain(5), EVENT, b"\x01")]),
+        (0, [row(0, 1, b"\x05"), row(2, 2, b"\x00")]),
+        (1, [row(1, 3, bytes(range(0xF0, 0x100)), EVENT - 3_600_000)]),
+        (2, [row(1, 4, b"\x02")]),
+        (3, [row(2, 5, b"\x01")]),
     ]
 
 

@@ -43,6 +43,11 @@ def run(capsys: Any, *arguments: object) -> tuple[int, list[str], str]:
     return status, [" ".join(line.split()) for line in printed.out.splitlines()], printed.err
 
 
+def document_of(capsys: Any, *arguments: object) -> Any:
+    main(["audit", *map(str, arguments), "--format=json"])
+    return json.loads(capsys.readouterr().out)
+
+
 def test_a_plan_says_what_everything_costs(capsys, plan_file):
     status, lines, err = run(capsys, plan_file)
     assert (status, err) == (0, "")
@@ -71,8 +76,7 @@ def test_a_compiled_plan_says_the_same(capsys, plan_file):
 
 
 def test_a_plan_in_json(capsys, plan_file):
-    main(["audit", str(plan_file), "--format=json"])
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, plan_file)
     assert document["period"] == {"cost": 10.5, "ceiling": 12.0}
     lifetime = document["lifetime"]
     # 9.5 in each of 365.25 / 7 weeks.
@@ -108,19 +112,8 @@ def two_metrics(plan_file):
 
 
 def test_a_plan_attacked(capsys, two_metrics):
-    main(
-        [
-            "audit",
-            str(two_metrics),
-            "--attack",
-            "--trials",
-            "5000",
-            "--recordings",
-            "1000",
-            "--format=json",
-        ]
-    )
-    document = json.loads(capsys.readouterr().out)
+    few = "--trials", 5000, "--recordings", 1000
+    document = document_of(capsys, two_metrics, "--attack", *few)
     assert document["attack"] == {"trials": 5000, "recordings": 1000, "confidence": 0.95}
     assert document["status"] == 0
     for metric in document["metrics"]:
@@ -135,8 +128,7 @@ def test_a_plan_attacked(capsys, two_metrics):
 
 
 def test_the_library_without_an_attack(capsys):
-    main(["audit", "--no-attack", "--format=json"])
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, "--no-attack")
     assert document["status"] == 0
     found = {line["mechanism"]: line for line in document["mechanisms"]}
     assert set(found) == {claim.name for claim in claims.LIBRARY}
@@ -153,8 +145,7 @@ def test_some_of_the_library(capsys, monkeypatch):
     options = ["--mechanism", "grr,threshold", "--epsilon", "0.5,3", "--trials", "5000"]
     options += ["--recordings", "1000"]
     monkeypatch.setattr(randomness, "SystemSource", lambda: SeededSource(20_260_801))
-    main(["audit", *options, "--format=json"])
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, *options)
     lines = [(line["mechanism"], line["claimed"]) for line in document["mechanisms"]]
     assert lines == [("grr", 0.5), ("grr", 3.0), ("threshold", 0.5), ("threshold", 3.0)]
     assert document["published"] == document["others"] == []

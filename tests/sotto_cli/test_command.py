@@ -76,18 +76,6 @@ def test_check_says_whether_messages_are_signed(capsys, plan_file):
     assert "authentication 'perhaps' must be 'none' or 'required'" in err
 
 
-def test_check_prints_the_influence_of_a_lie_exactly(capsys, plan_file):
-    plan_file.write_text(PLAN_YAML.replace("{bit_aware: sampled, bits: 10}", "threshold"))
-    _, out, _ = run(capsys, "plan", "check", plan_file)
-    # A threshold's report at epsilon 2: q = 1 / (1 + e^2), (1 - q) / (p - q) = e^2 / (e^2 - 1).
-    assert "1.16x" in out
-    plan_file.write_text(
-        PLAN_YAML.replace("{bit_aware: sampled, bits: 10}", "{bit_aware: split, bits: 1}")
-    )
-    _, out, _ = run(capsys, "plan", "check", plan_file)
-    assert "1.16x" in out
-
-
 def test_a_plan_that_has_ended_is_an_error_and_one_that_ends_soon_a_warning(capsys, plan_file):
     """The plan ends on 30 June 2027."""
     plan_file.write_text(PLAN_YAML.replace("2027-06-30", "2026-11-21"))
@@ -217,21 +205,6 @@ def test_compile_does_not_overwrite_the_plan(capsys, plan_file):
     assert status == 2
     assert "is the plan itself" in err
     assert plan_file.read_text() == PLAN_YAML
-
-
-def test_a_plan_that_lies_is_a_line_a_problem(capsys, plan_file):
-    plan_file.write_text(PLAN_YAML.replace("{every: 2}", "{every: 0}").replace("364d", "90m"))
-    status, out, err = run(capsys, "plan", "check", plan_file)
-    assert (status, out) == (2, "")
-    first, second = err.splitlines()
-    assert first.startswith("sotto: error: metric 'dest': window 90m must be a multiple")
-    assert second.startswith("sotto: error: metric 'distance': repeat: limit 0")
-
-
-def test_a_file_that_is_not_there_is_a_line(capsys, tmp_path):
-    status, _, err = run(capsys, "plan", "check", tmp_path / "none.yaml")
-    assert status == 2
-    assert err == f"sotto: error: {tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ def test_lies_and_floors_are_exact(metrics):
     lie = (1 - q) / (p - q)
     assert max(metrics["asked"].mechanism.reach(1)) == pytest.approx(lie)
     assert max(metrics["speed"].mechanism.reach(1)) == pytest.approx(lie)
+    for spec in ({"name": "threshold"}, {"name": "split_bits", "bits": 1}):
+        alone = build({**spec, "missing": False}, [2_000_000], "x")
+        assert max(alone.reach(0)) == pytest.approx(lie)
     # A coordinate is in a quarter of the reports, each with half of the epsilon.
     half = 1 / (1 + math.exp(-1))
     assert max(metrics["place"].mechanism.reach(1)) == pytest.approx(4 * half / (2 * half - 1))

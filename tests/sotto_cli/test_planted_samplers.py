@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import five_percent_off
+from planted import plant
 
 from clientsdk import draws
 from clientsdk.recorder import Recorder
@@ -20,8 +20,12 @@ from mechanisms.audit.laws import check_draws
 from mechanisms.audit.reports import UnexpectedReportsError
 from mechanisms.base import Mechanism
 from mechanisms.category.local_hashing import LocalHashing
-from mechanisms.chains import bits, output_sets, subsets, symbols, thresholds
+from mechanisms.chains import bits, subsets, symbols
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.output_sets import HadamardChain
 from mechanisms.chains.packed import PackedChain
+from mechanisms.chains.symbols import StepChain, SymbolDraw
+from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.string.rappor import Rappor
@@ -32,7 +36,6 @@ from sotto_cli.simulation.sampler import DeviceSampler, device_cases
 pytestmark = pytest.mark.slow
 
 SEED = 20_261_123
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 SPECS: dict[str, dict[str, Any]] = {
     "grr": {"name": "grr", "domain_size": 4},
@@ -105,11 +108,6 @@ def case(number: str) -> bool:
     return found.exceeds(attacked.true, FALSE_ALARM)
 
 
-def certificate(name: str) -> bool:
-    found = PATCHED.get(name) or mechanism(name)
-    return "its thresholds cost more than the nominal amount" in examine(found).problems
-
-
 def source(name: str) -> bool:
     """Whether a bit of the system's randomness is lost, used twice or not passed on."""
     given: list[int] = []
@@ -140,20 +138,7 @@ def _ones(value: int) -> list[int]:
     return [bit for bit in range(value.bit_length()) if value >> bit & 1]
 
 
-PATCHED: dict[str, Any] = {}
-
-
-# Faults.
-
-
-def around(owner: Any, name: str, wrong: Callable[..., Any]) -> Plant:
-    """Put something in front of a function: it gets the function, then its arguments."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        right = getattr(owner, name)
-        patch.setattr(owner, name, lambda *given, **named: wrong(right, *given, **named))
-
-    return plant
+# Faults: each is called instead of the right function, with it and its arguments.
 
 
 def _clear(place: int) -> Callable[..., int]:
@@ -244,25 +229,8 @@ def _never_spent(right: Any, once: Any, n: int) -> int:
     return drawn
 
 
-def _no_flips(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bits.BitChain, "flip_planes", property(lambda chain: ((),)))
-
-
-def _redrawn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(permanent, "response", lambda connection, binding: None)
-    patch.setattr(permanent, "keep", lambda *given: None)
-
-
-def _narrow_inputs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PackedChain, "input_bits", property(lambda chain: chain.bits))
-
-
-def _same_bits_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draws, "urandom", lambda size: b"\x5a" * size)
-
-
-def _less_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(PATCHED, "grr", five_percent_off(mechanism("grr")))
+def _same_bits(right: Any, size: int) -> bytes:
+    return b"Z" * size
 
 
 def _id_is_the_coin(right: Any, source: Any, resolution: int) -> Any:
@@ -277,108 +245,59 @@ def _id_is_the_coin(right: Any, source: Any, resolution: int) -> Any:
     return Again(), identifier, jitter
 
 
-#: The fault, where it is planted, and what finds it.
-FAULTS: dict[str, tuple[Plant, Callable[[str], bool], str]] = {
-    "the last bit of a vector in the clear": (
-        around(bits, "bernoulli_mask", _clear(1 << 30)),
-        law,
-        "oue",
-    ),
-    "bit 199 in the clear on a device": (around(bits, "bernoulli_mask", _clear(199)), law, "wide"),
-    "bit 199 in the clear in a batch": (around(bits, "bernoulli_lanes", _clear_lane), law, "wide"),
-    "a bit that repeats its neighbour": (
-        around(bits, "bernoulli_mask", _repeated_bit),
-        law,
-        "filter",
-    ),
-    "a weaker level without flips": (_no_flips, law, "oue"),
-    "the end of the domain never drawn": (
-        around(symbols.SymbolDraw, "apply", _end_missing),
-        law,
-        "grr",
-    ),
-    "one word for all levels": (around(symbols.StepChain, "draw", _one_word), law, "grr"),
-    "a threshold that counts as below": (
-        around(symbols.SymbolDraw, "apply", _or_equal),
-        law,
-        "grr",
-    ),
-    "half of every word": (around(symbols.SymbolDraw, "apply", _half_words), law, "grr"),
-    "the last symbol in the clear": (
-        around(symbols.SymbolDraw, "apply", _truth_at_the_end),
-        law,
-        "hashing",
-    ),
-    "all levels alike": (around(symbols, "outputs_down_from", _levels_alike), law, "grr"),
-    "a table read one grain off": (
-        around(thresholds.FiniteDraw, "apply", _grain_off),
-        law,
-        "piecewise",
-    ),
-    "a remainder instead of a rejection": (
-        around(subsets, "uniform_below", _modulo),
-        law,
-        "subset",
-    ),
-    "outputs that should be ruled out": (
-        around(output_sets.HadamardChain, "uniform_within", _any_output),
-        law,
-        "hadamard",
-    ),
-    "levels sent in the wrong order": (around(Recorder, "_chain", _backwards), alike, "grr"),
-    "a cohort that is not the aggregator's": (
-        around(Rappor, "cohort", _other_cohort),
-        alike,
-        "filter",
-    ),
-    "a hash that is not the aggregator's": (
-        around(LocalHashing, "hash_of", _other_hash),
-        alike,
-        "hashing",
-    ),
-    "inputs cut to the width of outputs": (_narrow_inputs, alike, "vector"),
-    "a chain id whose bits are the coins": (
-        around(draws, "for_chain", _id_is_the_coin),
-        device,
-        "grr",
-    ),
-    "every recording with the same bits": (_same_bits_again, system_device, "grr"),
-    "a batch that keeps the truth too often": (
-        around(symbols.SymbolDraw, "draw_many", _true_more_often),
-        batch,
-        "grr",
-    ),
-    "a permanent response drawn every period": (_redrawn, case, "0"),
-    "a reservoir that sends what it displaced": (
-        around(reservoirs, "displace", lambda *given: False),
-        case,
-        "1",
-    ),
-    "thresholds with less noise than certified": (_less_noise, certificate, "grr"),
-    "a biased bit of the system's source": (
-        around(SystemSource, "bits", _biased),
-        source,
-        "system",
-    ),
-    "a bit of the system's source that is lost": (
-        around(SystemSource, "bits", _cut_short),
-        source,
-        "system",
-    ),
-    "bits that a recording hands out twice": (
-        around(draws.OnceOnly, "bits", _never_spent),
-        source,
-        "recording",
-    ),
+APPLY = SymbolDraw, "apply"
+NO_FLIPS = property(lambda chain: ((),))
+OUTPUT_BITS = property(lambda chain: chain.bits)
+
+#: The fault, by what finds it: in which example, where it is planted, and a fault or a property.
+FAULTS: dict[Callable[[str], bool], dict[str, tuple[str, Any, str, Any]]] = {
+    law: {
+        "the last bit of a vector in the clear": ("oue", bits, "bernoulli_mask", _clear(1 << 30)),
+        "bit 199 in the clear on a device": ("wide", bits, "bernoulli_mask", _clear(199)),
+        "bit 199 in the clear in a batch": ("wide", bits, "bernoulli_lanes", _clear_lane),
+        "a bit that repeats its neighbour": ("filter", bits, "bernoulli_mask", _repeated_bit),
+        "a weaker level without flips": ("oue", BitChain, "flip_planes", NO_FLIPS),
+        "the end of the domain never drawn": ("grr", *APPLY, _end_missing),
+        "one word for all levels": ("grr", StepChain, "draw", _one_word),
+        "a threshold that counts as below": ("grr", *APPLY, _or_equal),
+        "half of every word": ("grr", *APPLY, _half_words),
+        "the last symbol in the clear": ("hashing", *APPLY, _truth_at_the_end),
+        "all levels alike": ("grr", symbols, "outputs_down_from", _levels_alike),
+        "a table read one grain off": ("piecewise", FiniteDraw, "apply", _grain_off),
+        "a remainder instead of a rejection": ("subset", subsets, "uniform_below", _modulo),
+        "outputs that are ruled out": ("hadamard", HadamardChain, "uniform_within", _any_output),
+    },
+    alike: {
+        "levels sent in the wrong order": ("grr", Recorder, "_chain", _backwards),
+        "a cohort that is not the aggregator's": ("filter", Rappor, "cohort", _other_cohort),
+        "a hash that is not the aggregator's": ("hashing", LocalHashing, "hash_of", _other_hash),
+        "inputs cut to the width of outputs": ("vector", PackedChain, "input_bits", OUTPUT_BITS),
+    },
+    device: {"a chain id whose bits are the coins": ("grr", draws, "for_chain", _id_is_the_coin)},
+    system_device: {"every recording with the same bits": ("grr", draws, "urandom", _same_bits)},
+    batch: {
+        "a batch that keeps the truth too often": ("grr", SymbolDraw, "draw_many", _true_more_often)
+    },
+    case: {
+        "a permanent response drawn every period": ("0", permanent, "keep", lambda *given: None),
+        "a reservoir that sends an old value": ("1", reservoirs, "displace", lambda *given: False),
+    },
+    source: {
+        "a biased bit of the system's source": ("system", SystemSource, "bits", _biased),
+        "a bit of the system's source that is lost": ("system", SystemSource, "bits", _cut_short),
+        "bits that are handed out twice": ("recording", draws.OnceOnly, "bits", _never_spent),
+    },
+}
+PLANTED = {
+    what: (finds, *fault) for finds, faults in FAULTS.items() for what, fault in faults.items()
 }
 
 
-@pytest.mark.parametrize(("plant", "finds", "name"), FAULTS.values(), ids=FAULTS)
-def test_a_planted_fault_is_found(
-    plant: Plant, finds: Callable[[str], bool], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_planted_fault_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    finds, name, owner, attribute, wrong = PLANTED[what]
+    plant(monkeypatch, owner, attribute, wrong)
     _examined.cache_clear()
-    plant(monkeypatch)
     try:
         assert finds(name)
     finally:
@@ -387,7 +306,7 @@ def test_a_planted_fault_is_found(
 
 @pytest.mark.parametrize(
     ("finds", "name"),
-    dict.fromkeys((finds, name) for _, finds, name in FAULTS.values()),
+    dict.fromkeys((finds, name) for finds, name, *_ in PLANTED.values()),
     ids=lambda each: each if isinstance(each, str) else each.__name__,
 )
 def test_nothing_is_found_without_a_fault(finds: Callable[[str], bool], name: str) -> None:

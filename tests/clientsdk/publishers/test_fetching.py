@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from device_plans import metric, plan
-from oblivious import LocalServer
+from local_server import LocalServer
 from waiting import wait_until
 
 from clientsdk import fetch_plan

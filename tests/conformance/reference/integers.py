@@ -194,10 +194,7 @@ def _from_rows(
             step = WORDS - (size - 1) * other, other
         else:
             (no_no, yes_no), (no_yes, yes_yes) = rows
-            needs = (
-                (yes_yes - bound * yes_no, unrelated),
-                (no_no - bound * no_yes, 1 - unrelated),
-            )
+            needs = ((yes_yes - bound * yes_no, unrelated), (no_no - bound * no_yes, 1 - unrelated))
             noise = max(excess / (excess + share * (bound - 1)) for excess, share in needs)
             to_yes, to_no = up(noise * unrelated * WORDS), up(noise * (1 - unrelated) * WORDS)
             step = [[WORDS - to_yes, to_yes], [to_no, WORDS - to_no]]

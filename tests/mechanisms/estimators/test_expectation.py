@@ -12,12 +12,7 @@ from statistical import check_at_least
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.expectation import (
-    GAP,
-    EmEstimate,
-    expectation_maximization,
-    smoothed,
-)
+from mechanisms.estimators.expectation import GAP, EmEstimate, expectation_maximization, smoothed
 from mechanisms.estimators.variance import share_variance
 from mechanisms.registry import build
 

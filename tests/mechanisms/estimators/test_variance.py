@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 from vectors import Vector, vectors
 
-from mechanisms.estimators.variance import (
-    bit_means,
-    share_variance,
-    split_bits_variance,
-)
+from mechanisms.estimators.variance import bit_means, share_variance, split_bits_variance
 from mechanisms.registry import build
 
 

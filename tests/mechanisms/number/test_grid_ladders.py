@@ -168,19 +168,6 @@ def test_what_cannot_be_honoured_is_refused() -> None:
         HybridMechanism((39.999999, 40.0), 65)
 
 
-@pytest.mark.parametrize("name", ["piecewise", "hybrid", "square_wave"])
-def test_a_step_makes_the_weaker_table(name: str) -> None:
-    ladder = grid(name, LADDERS["three"], True, 3)
-    for level in (1, 2):
-        rows, total = ladder.chain.table(level)
-        step = ladder.chain.steps[level - 1].weights
-        weak, rest = ladder.chain.table(level - 1)
-        assert rest == total * 2**64
-        for x, row in enumerate(weak):
-            joint = [sum(rows[x][o] * step[o][b] for o in range(len(row))) for b in range(len(row))]
-            assert joint == list(row)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(["piecewise", "hybrid", "square_wave"]),

@@ -14,10 +14,7 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS
-from mechanisms.estimators.variance import (
-    bit_means,
-    split_bits_variance,
-)
+from mechanisms.estimators.variance import bit_means, split_bits_variance
 from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.laws import contributions, matrix
 from mechanisms.registry import build

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small import ids
 
 from mechanisms.errors import ParameterError
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
-
-SEED = 1618033988
-
-
-def ids(n: int) -> np.ndarray:
-    return np.random.default_rng(SEED).integers(0, 2**64, size=(n, 2), dtype=np.uint64)
 
 
 def test_strings_of_a_cohort_share_a_filter_and_those_of_others_do_not() -> None:

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from mechanisms.errors import ParameterError
-from mechanisms.vector.optimum import (
-    answer_noise,
-    optimal_sampled,
-    sampled_vector_variance,
-)
+from mechanisms.vector.optimum import answer_noise, optimal_sampled, sampled_vector_variance
 
 
 @given(st.floats(1e-12, 700))

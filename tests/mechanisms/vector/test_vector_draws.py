@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from small import ids
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
@@ -39,18 +39,10 @@ def ladder(spec: dict[str, Any], amounts: list[int] | None = None) -> SeveralAns
     return built
 
 
-def ids(n: int, seed: int = SEED) -> NDArray[np.uint64]:
-    return np.random.default_rng(seed).integers(0, 2**64, size=(n, 2), dtype=np.uint64)
-
-
 def a_value(mechanism: SeveralAnswers, u: float = 0.6180339887) -> Any:
     if hasattr(mechanism, "dimensions"):
         return tuple((u + i / 3) % 1 for i in range(mechanism.dimensions))
     return u
-
-
-def outputs_of(mechanism: SeveralAnswers) -> list[tuple[int, ...]]:
-    return list(itertools.product(range(mechanism.chain.single.size), repeat=mechanism.answered))
 
 
 @every_spec

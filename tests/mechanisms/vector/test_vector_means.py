@@ -18,10 +18,7 @@ from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.laws import worst_variance
 from mechanisms.registry import build
 from mechanisms.vector.optimum import sampled_vector_variance
-from mechanisms.vector.sampled_hybrid import (
-    SampledHybrid,
-    optimal_sampled_hybrid,
-)
+from mechanisms.vector.sampled_hybrid import SampledHybrid, optimal_sampled_hybrid
 from mechanisms.vector.sampled_vector import SampledVector
 
 pytestmark = pytest.mark.slow

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from live_collector import LiveCollector, body, message
+from local_server import LocalServer
 from waiting import wait_until
 
 from pipelines.collector.keys import new_key
@@ -48,36 +47,24 @@ const post = (body, key) => fetch(`${COLLECTOR}/v1/reports`, {
 """
 
 
-class Page(BaseHTTPRequestHandler):
-    """Serves one page."""
-
-    def __init__(self, content: bytes, *arguments) -> None:
-        self.content = content
-        super().__init__(*arguments)
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 def shown(browser: Any, script: str) -> str:
     """Return what a page with that script shows in the end."""
-    content = f'<!doctype html><body><p id="tried"></p><script>{script}</script></body>'
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Page, content.encode()))
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    with contextlib.closing(browser.new_context()) as context, server:
+    text = f'<!doctype html><body><p id="tried"></p><script>{script}</script></body>'
+    content = text.encode()
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with contextlib.closing(browser.new_context()) as context, LocalServer(Page) as server:
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
-        tried = page.locator("#tried:not(:empty)").inner_text()
-        server.shutdown()
-    return tried
+        page.goto(server.url)
+        return str(page.locator("#tried:not(:empty)").inner_text())
 
 
 @pytest.mark.real_randomness

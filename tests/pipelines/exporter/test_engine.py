@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
+from local_server import LocalServer
 from programs import needed
 from prometheus_client import CollectorRegistry, start_http_server
 from serving import ROOT, running, wait_until
@@ -91,14 +91,8 @@ def played(answer: Callable[[str], Any]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with LocalServer(Answers) as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -72,10 +72,8 @@ class TestOrdinal:
             ("type: ordinal", "must have either values, or range and points"),
             ("type: ordinal, range: [0, 1]", "must have either values, or range and points"),
             ("type: ordinal, values: [a, b], points: 3", "either values, or range and points"),
-            ("type: ordinal, range: [0, 1], points: 1", "points 1 must be at least"),
             ("type: ordinal, range: [0, 1.0e+101], points: 3", "must lie in [-1e+100, 1e+100]"),
             ("type: ordinal, range: [0, 1.0e-101], points: 3", "at least 1e-100 wide for an ordi"),
-            ("type: ordinal, range: [1, 0], points: 3", "must be two finite numbers"),
             ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
             (
                 "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21",
@@ -189,18 +187,8 @@ class TestVector:
     @pytest.mark.parametrize(
         "value",
         [
-            "123",
-            b"123",
-            None,
-            5,
-            {1: 2},
-            [1, 2],
-            [1, 2, 3, 4],
-            [1, 2, "secret"],
-            [1, 2, True],
-            np.ones((3, 1)),
-            np.float64(1),
-            {1, 2, 3},
+            *("123", b"123", None, 5, np.float64(1), {1: 2}, {1, 2, 3}),
+            *([1, 2], [1, 2, 3, 4], [1, 2, "secret"], [1, 2, True], np.ones((3, 1))),
         ],
         ids=range(12),
     )

@@ -345,16 +345,22 @@ def test_a_permanent_response_is_an_impossible_level():
 # Signed messages.
 
 
+MINE, THEIRS = map(signed_row, SIGNERS[:2])
+#: An hour and a period earlier.
+EARLIER, BEFORE = signed_row(SIGNERS[0], -1), signed_row(SIGNERS[0], -7 * 24)
+UNSIGNED = MINE._replace(pseudonym=unsigned_pseudonym(MINE.pseudonym))
+
+
 def signed(*rows, plan=SIGNED, signer=SIGNERS[0]):
-    rows = rows or (signed_row(signer),)
+    rows = rows or (MINE,)
     shard = shard_of(rows[0].pseudonym, PLAN.shards)
     return encode_message(plan.fingerprint, shard, [(0, rows)], signer)
 
 
 def test_a_signed_message_is_accepted(walking):
     assert NOW // PLAN.period == (NOW - HOUR) // PLAN.period
-    earlier = signed_row(SIGNERS[0], -1)._replace(chain=bytes([1]) * 16)
-    decoded = check([signed(signed_row(SIGNERS[0]), earlier), one()], [NOW, NOW], MIXED)
+    earlier = EARLIER._replace(chain=bytes([1]) * 16)
+    decoded = check([signed(MINE, earlier), one()], [NOW, NOW], MIXED)
     assert decoded.rejects == []
     assert [(batch.metric, len(batch)) for batch in decoded.batches] == [(0, 1), (3, 2)]
 
@@ -362,7 +368,7 @@ def test_a_signed_message_is_accepted(walking):
 @pytest.mark.parametrize("append", [NOW, NOW + 16 * DAY, NOW - DAY])
 def test_any_single_changed_byte_of_a_signed_message_is_rejected(append):
     """Also where it comes too late or too early, and would be looked at for what it contradicts."""
-    message = signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[0], -1))
+    message = signed(MINE, EARLIER)
     changed = [
         message[:at] + bytes([message[at] ^ bits]) + message[at + 1 :]
         for at in range(len(message))
@@ -379,31 +385,13 @@ def test_any_single_changed_byte_of_a_signed_message_is_rejected(append):
     [
         ("a signed message of a plan without signatures", signed(plan=PLAN)),
         ("an unsigned one of a plan with them", one(fingerprint=SIGNED.fingerprint)),
-        (
-            "an unsigned one of a signed pseudonym",
-            signed(signed_row(SIGNERS[0]), plan=PLAN, signer=None),
-        ),
-        (
-            "two pseudonyms",
-            signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[1])._replace(chain=bytes(15) + b"1")),
-        ),
-        ("two periods", signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[0], -7 * 24))),
-        (
-            "one pseudonym in two periods",
-            signed(
-                signed_row(SIGNERS[0]), signed_row(SIGNERS[0])._replace(event=NOW - 7 * 24 * HOUR)
-            ),
-        ),
-        ("another's pseudonym", signed(signed_row(SIGNERS[1]))),
-        (
-            "an unsigned pseudonym",
-            signed(
-                signed_row(SIGNERS[0])._replace(
-                    pseudonym=unsigned_pseudonym(signed_row(SIGNERS[0]).pseudonym)
-                )
-            ),
-        ),
-        ("another period's pseudonym", signed(signed_row(SIGNERS[0], -7 * 24)._replace(event=NOW))),
+        ("an unsigned one of a signed pseudonym", signed(MINE, plan=PLAN, signer=None)),
+        ("two pseudonyms", signed(MINE, THEIRS._replace(chain=bytes(15) + b"1"))),
+        ("two periods", signed(MINE, BEFORE)),
+        ("one pseudonym in two periods", signed(MINE, MINE._replace(event=BEFORE.event))),
+        ("another's pseudonym", signed(THEIRS)),
+        ("an unsigned pseudonym", signed(UNSIGNED)),
+        ("another period's pseudonym", signed(BEFORE._replace(event=NOW))),
     ],
 )
 @pytest.mark.parametrize("append", [NOW, NOW + 16 * DAY])
@@ -418,7 +406,7 @@ def test_what_is_not_authenticated(what, message, append, walking):
 
 def test_what_is_rejected_of_a_signed_message_is_kept_unsigned():
     """And so it counts nowhere if it is appended again."""
-    message = signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[0])._replace(level=9))
+    message = signed(MINE, MINE._replace(level=9))
     (reject,) = check([message], [NOW], MIXED).rejects
     assert (reject.reason, reject.message[2], reject.rows) == (Reason.IMPOSSIBLE_LEVEL, 1, 1)
     (again,) = check([reject.message], [NOW], MIXED).rejects
@@ -436,9 +424,7 @@ def test_many_signed_messages_are_verified_each_for_itself(cores, monkeypatch):
     )
     messages = []
     for number in range(200):
-        message = bytearray(
-            signed(signed_row(SIGNERS[0])._replace(chain=number.to_bytes(16, "little")))
-        )
+        message = bytearray(signed(MINE._replace(chain=number.to_bytes(16, "little"))))
         if number % 7 == 3:
             message[-1 - number % 90] ^= 1
         messages.append(bytes(message))

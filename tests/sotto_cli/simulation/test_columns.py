@@ -81,9 +81,10 @@ UNREADABLE = [
         # A blank line is none; a row with a cell of two lines, or with odd quotes, is one.
         (
             b'\na,2025-06-02T00Z,red\nb,2025-06-02T00Z,red,1,2\nc,2025-06-02T00Z,"re\nd",x\nd,,red,1\n'
-            b'"e"' + b"x" * 1_100_000 + b',2025-06-02T00Z,"r"ed,1\n',
+            b'"e"' + b"x" * 1_100_000 + b',2025-06-02T00Z,"r"ed,1\n,2025-06-02T00Z,red,1\n',
             [
                 ("wrong number of cells", None, 2, (3, 4)),
+                ("no device id", "who", 1, (8,)),
                 ("no time", "when", 1, (6,)),
                 ("wrong type", "size", 1, (5,)),
             ],

@@ -16,26 +16,25 @@ pytestmark = pytest.mark.slow
 GUESS = 1 / DEVICES
 
 
-def constant(name, size, epsilons=(1_000_000, 2_000_000), **parameters):
-    """A constant category of so many symbols."""
-    labels = [f"v{number}" for number in range(size - 1)]
+def constant(mechanism, epsilons=(1_000_000, 2_000_000), **fields):
+    """Return a constant metric of a mechanism."""
     ladder = [{"epsilon": epsilon, "after": 0} for epsilon in epsilons]
-    document = metric_document(
-        "model",
-        domain=labels,
-        outside="other",
-        missing=False,
-        mechanism={"name": name, "domain_size": size, **parameters},
-        repeat={"kind": "constant", "limit": 1},
-        ladder=ladder,
-    )
+    repeat = {"kind": "constant", "limit": 1}
+    document = metric_document("model", mechanism=mechanism, repeat=repeat, ladder=ladder, **fields)
     return compiled(metrics=[document]).metrics[0]
+
+
+def category(name, size, *epsilons, **parameters):
+    """Return a constant category of so many symbols."""
+    mechanism = {"name": name, "domain_size": size, **parameters}
+    labels = [f"v{number}" for number in range(size - 1)]
+    return constant(mechanism, epsilons or (1_000_000, 2_000_000), domain=labels)
 
 
 @pytest.mark.parametrize("levels", [(1_000_000, 2_000_000), (500_000, 1_000_000, 4_000_000)])
 def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(levels):
     """No two devices have the same one of so many outputs by chance."""
-    metric = constant("subset", 65, levels, subset_size=12)
+    metric = category("subset", 65, *levels, subset_size=12)
     # From the last level to the last that is sent.
     both = float(Fraction(metric.mechanism.chain.keeps[-1], 1 << 64)) ** 2
     spread = (both * (1 - both) / DEVICES) ** 0.5
@@ -43,17 +42,17 @@ def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(leve
 
 
 def test_more_bits_and_stronger_reports_tell_more():
-    widths = [recognized(constant("sue", size)) for size in (8, 64, 512)]
+    widths = [recognized(category("sue", size)) for size in (8, 64, 512)]
     assert widths == sorted(widths)
     assert widths[0] < 0.02
     assert widths[-1] > 0.9
-    sent = [recognized(constant("oue", 64, (sent, 4_000_000))) for sent in (500_000, 3_500_000)]
+    sent = [recognized(category("oue", 64, sent, 4_000_000)) for sent in (500_000, 3_500_000)]
     assert sent[0] < 0.02 < sent[1]
 
 
 @pytest.mark.parametrize("name", ["sue", "oue", "subset"])
 def test_reports_of_other_responses_are_found_no_better_than_by_a_guess(monkeypatch, name):
-    metric = constant(name, 64, **({"subset_size": 12} if name == "subset" else {}))
+    metric = category(name, 64, **({"subset_size": 12} if name == "subset" else {}))
     kind = type(metric.mechanism)
     real, source = kind.weaker, SeededSource(7)
 
@@ -67,7 +66,7 @@ def test_reports_of_other_responses_are_found_no_better_than_by_a_guess(monkeypa
 
 def test_the_weights_are_those_of_the_likelihood():
     """Counting equal bits instead finds fewer where a set bit is rare, as it is in oue."""
-    metric = constant("oue", 256, (2_000_000, 4_000_000))
+    metric = category("oue", 256, 2_000_000, 4_000_000)
     mechanism, source = metric.mechanism, SeededSource(19)
     assert isinstance(mechanism, Mechanism)
     reports = []
@@ -83,7 +82,7 @@ def test_the_weights_are_those_of_the_likelihood():
 
 
 def test_the_same_plan_gets_the_same_figure_and_only_much_is_warned_of():
-    much, little = constant("sue", 128), constant("grr", 4)
+    much, little = category("sue", 128), category("grr", 4)
     assert recognized(much) == recognized(much)
     (line,) = warnings([little, much])
     assert f"in {recognized(much):.1%} of trials" in line
@@ -91,29 +90,17 @@ def test_the_same_plan_gets_the_same_figure_and_only_much_is_warned_of():
     assert warnings([little]) == []
 
 
+NUMBER = {"domain": None, "outside": "clip", "range": [0.0, 1.0]}
+PLAIN = {"domain": None, "outside": None}
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("kind", "fields", "mechanism"),
     [
-        {"type": "boolean", "domain": None, "outside": None},
-        {"type": "number", "domain": None, "outside": "clip", "range": [0.0, 1.0]},
-        {"type": "string", "domain": None, "outside": None},
+        ("boolean", PLAIN, {"name": "grr", "domain_size": 2}),
+        ("number", NUMBER, {"name": "duchi", "missing": False}),
+        ("string", PLAIN, {"name": "rappor", "bits": 256, "hashes": 2, "cohorts": 1}),
     ],
 )
-def test_it_can_be_said_of_every_type(changes):
-    mechanism = {
-        "boolean": {"name": "grr", "domain_size": 2},
-        "number": {"name": "duchi", "missing": False},
-        "string": {"name": "rappor", "bits": 256, "hashes": 2, "cohorts": 1},
-    }[changes["type"]]
-    ladder = [{"epsilon": epsilon, "after": 0} for epsilon in (1_000_000, 2_000_000)]
-    document = metric_document(
-        "x",
-        mechanism=mechanism,
-        missing=False,
-        repeat={"kind": "constant", "limit": 1},
-        ladder=ladder,
-        **changes,
-    )
-    document = {name: value for name, value in document.items() if value is not None}
-    found = recognized(compiled(metrics=[document]).metrics[0])
-    assert (found > 0.5) is (changes["type"] == "string")
+def test_it_can_be_said_of_every_type(kind, fields, mechanism):
+    assert (recognized(constant(mechanism, type=kind, **fields)) > 0.5) is (kind == "string")
