@@ -47,8 +47,9 @@ help:  ## show this list
 demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
 	$(BIN)/python -m examples.flights
 
-serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/start/small.md)
-	@$(BIN)/python -m deploy.serve --plan "$(PLAN)" --data "$(DATA)" $(if $(SITE),--site "$(SITE)")
+serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example, COLLECTOR_PORT=8470, PAGE_PORT=8480; docs/start/small.md)
+	@$(BIN)/python -m deploy.serve --plan "$(PLAN)" --data "$(DATA)" $(if $(SITE),--site "$(SITE)") \
+		$(if $(COLLECTOR_PORT),--port "$(COLLECTOR_PORT)") $(if $(PAGE_PORT),--page-port "$(PAGE_PORT)")
 
 ##@ To work on it
 
