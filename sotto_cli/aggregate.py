@@ -66,6 +66,8 @@ from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipelines.bounded.run import RunResult
     from pipelines.sinks.kafka import Publish
     from pipelines.sources.base import BoundedSource
@@ -179,16 +181,16 @@ def _source(args: argparse.Namespace) -> BoundedSource:
     return KafkaTopics(options.broker_of(args), topics, args.accept_loss)
 
 
-def _publish(args: argparse.Namespace) -> Publish | None:
+def _publish(args: argparse.Namespace) -> Sequence[Publish]:
     """Return the topic to publish to, if one is named."""
     if args.publish is None:
         if args.publish_broker is not None:
             raise ParameterError("--publish-broker goes with --publish")
-        return None
+        return ()
     from pipelines.sinks.kafka import EstimatesTopic
     from sotto.kafka.topics import SinkTopic
 
     args.broker = args.publish_broker or args.broker
     if args.broker is None and args.kafka is None:
         raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
-    return EstimatesTopic(options.broker_of(args), SinkTopic.parse(args.publish))
+    return [EstimatesTopic(options.broker_of(args), SinkTopic.parse(args.publish))]

@@ -77,7 +77,7 @@ class Job:
         """Aggregate the topic to its end, and publish."""
         to = EstimatesTopic(at or self.broker, self.estimates)
         source = KafkaTopics(self.broker, [self.topic])
-        options = {"max_reports": MAX_REPORTS, "publish": to, **options}
+        options = {"max_reports": MAX_REPORTS, "publish": [to], **options}
         return aggregate(source, state or self.state, [small_plan()], **options)
 
     def sink(self, **options: Any) -> Transferred:
