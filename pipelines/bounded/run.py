@@ -160,8 +160,8 @@ def aggregate(
     default as :func:`reports_that_fit` says. ``progress``: called before the first run and after
     each with how much is taken, and how much will be. ``checkpoint``: called after every step of a
     commit; tests stop the process there. ``candidates``: strings to look for, by plan fingerprint
-    and metric; kept like plans. ``publish``: each publishes what is committed, as
-    :class:`~pipelines.sinks.kafka.EstimatesTopic` does.
+    and metric; kept like plans. ``publish``: each publishes what is committed:
+    :class:`~pipelines.sinks.kafka.EstimatesTopic`, :class:`~pipelines.sinks.kafka.QuarantineTopic`.
     ``runner``: of the jobs: the embedded one, or that of any options of Beam's. ``elsewhere``:
     folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it under
     that name. Fixed when the state directory is made. ``since``: what was appended before, ms, is
