@@ -13,7 +13,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.results.schema import read_as_null
+from pipelines.results.schema import OLDER, is_older, read_as_null
 from pipelines.results.tables import META
 from pipelines.sinks.sql import database_url, first_line
 from pipelines.sources.base import MissingError
@@ -123,6 +123,8 @@ class ReadOnlyDatabase:
         with suppress(SQLAlchemyError), self._connection() as connection:
             if META.name not in sql.inspect(connection).get_table_names():
                 return NoResultsError("the database has no results")
+            if is_older(connection):
+                return ResultsError(OLDER)
         return ResultsError(failed)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Creates the tables and views of results, and brings those of the release before to this one's.
 
 Tables of the release before are given the columns that they lack, and are read without them, too.
+Those of a release before that are refused.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from sqlalchemy.schema import CreateTable, SetColumnComment, SetTableComment
 
 from pipelines.results import tables
 from pipelines.results.views import VIEWS
+from sotto.errors import AggregationError
 
+#: The message about a database whose tables this release does not read.
+OLDER = (
+    "the database is of a release before 0.4: give another one with --database, where "
+    "sotto aggregate or sotto sink writes all results that the state or the topic still has"
+)
 _METADATA = (tables.METADATA, tables.SINK_METADATA)
+#: Tables of releases before 0.4 whose names views have now.
+_RENAMED = {"windows", "estimates"}
 #: The view that says which schema a database has.
 VERSION = "results_version"
 #: An arbitrary number by which writers of PostgreSQL wait for each other.
@@ -27,6 +36,8 @@ def prepare(engine: sql.Engine) -> None:
     """Create the tables and views of results, and what an older database lacks of them.
 
     Nothing is changed if all is there already.
+
+    Raises AggregationError if the database is of a release before 0.4.
     """
     with engine.connect() as connection:
         if _complete(connection):
@@ -46,6 +57,11 @@ def version(connection: sql.Connection) -> str | None:
         return None
     found = connection.execute(sql.text(f"SELECT digest FROM {VERSION}")).scalar()
     return None if found is None else str(found)
+
+
+def is_older(connection: sql.Connection) -> bool:
+    """Return whether a database has tables of results of a release before 0.4."""
+    return not _RENAMED.isdisjoint(sql.inspect(connection).get_table_names())
 
 
 def read_as_null(connection: sql.Connection) -> bool:
@@ -101,6 +117,8 @@ def _complete(connection: sql.Connection) -> bool:
 
 
 def _change(connection: sql.Connection) -> None:
+    if is_older(connection):
+        raise AggregationError(OLDER)
     # Tables that views are made of cannot all be changed.
     views = set(sql.inspect(connection).get_view_names())
     for name in (VERSION, *(view.name for view in VIEWS)):
