@@ -68,7 +68,7 @@ def test_a_compiled_plan_has_no_candidates(tmp_path):
 
 
 #: Options of one name that mean different things to different commands.
-DIFFERENT = {"--out", "--segment", "--devices", "--experiment", "--epsilon", "--mechanism"}
+DIFFERENT = {"--out", "--segment", "--devices", "--experiment", "--mechanism"}
 
 
 def options_of(parser, name=""):
