@@ -66,6 +66,8 @@ from sotto.plan.files import plans_of
 from sotto_cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipelines.bounded.run import RunResult
     from pipelines.sinks.kafka import Publish
     from pipelines.sources.base import BoundedSource
@@ -90,7 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--files PLACE", files)
     add("--database")
     add("--publish NAME", "also to a topic of estimates, by its full name")
-    reach = "how to reach that topic's brokers (JSON); default: as those of the reports"
+    rejected = "what is rejected also to a topic of quarantine, by its full name"
+    add("--publish-quarantine NAME", rejected)
+    reach = "how to reach these topics' brokers (JSON); default: as those of the reports"
     add("--publish-broker FILE", reach)
     add("--follow")
     add("--every DURATION", "how often to look", "10s", type=options.interval)
@@ -179,16 +183,18 @@ def _source(args: argparse.Namespace) -> BoundedSource:
     return KafkaTopics(options.broker_of(args), topics, args.accept_loss)
 
 
-def _publish(args: argparse.Namespace) -> Publish | None:
-    """Return the topic to publish to, if one is named."""
-    if args.publish is None:
+def _publish(args: argparse.Namespace) -> Sequence[Publish]:
+    """Return the topics to publish to, if any is named."""
+    if args.publish is None and args.publish_quarantine is None:
         if args.publish_broker is not None:
-            raise ParameterError("--publish-broker goes with --publish")
-        return None
-    from pipelines.sinks.kafka import EstimatesTopic
+            raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
+        return ()
+    from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic
     from sotto.kafka.topics import SinkTopic
 
     args.broker = args.publish_broker or args.broker
     if args.broker is None and args.kafka is None:
         raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
-    return EstimatesTopic(options.broker_of(args), SinkTopic.parse(args.publish))
+    broker = options.broker_of(args)
+    kinds = ((args.publish, EstimatesTopic), (args.publish_quarantine, QuarantineTopic))
+    return [kind(broker, SinkTopic.parse(name)) for name, kind in kinds if name]

@@ -24,7 +24,7 @@ A commit takes these steps, in this order. In brackets: what a crash during the 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 
 from pipelines.aggregation.result_rows import Candidates
@@ -70,7 +70,7 @@ class Driver:
     ``registry``: all plans under which reports have been counted, and maybe more. ``candidates``:
     strings to look for, by plan fingerprint and metric. ``results``: what is committed is projected
     there. ``checkpoint``: called after every step of a commit; tests stop the process there.
-    ``publish``: publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
+    ``publish``: each publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
     :meth:`pipelines.storage.directory.StateDirectory.open`.
 
     ``counts_on``: whether to count where the database is away.
@@ -87,7 +87,7 @@ class Driver:
     candidates: Candidates
     results: Results
     checkpoint: Checkpoint
-    publish: Publish | None = None
+    publish: Sequence[Publish] = ()
     runner: Runner = EMBEDDED
     elsewhere: InitVar[str | None] = None
     counts_on: bool = False
@@ -251,12 +251,15 @@ class Driver:
         return CommittedGeneration(self.directory, self.manifest, self.registry, self.candidates)
 
     def _publish(self) -> None:
-        """Bring the topic to what is committed, if there is one and it can be reached."""
-        if self.publish is None or self.unpublished:
+        """Bring each topic to what is committed, whether or not the others can be reached."""
+        if not self.publish or self.unpublished:
             return
-        try:
-            self.publish(self._generation)
-        except BrokerError as error:
-            self.unpublished = str(error)
-        else:
+        failed = []
+        for each in self.publish:
+            try:
+                each(self._generation)
+            except BrokerError as error:
+                failed.append(str(error))
+        self.unpublished = "; ".join(failed)
+        if not failed:
             self.checkpoint("published")

@@ -35,7 +35,7 @@ from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
 from sotto.clocks import minute, now_ms
 from sotto.columns import time_text
-from sotto.errors import AggregationError, BrokerError, FormatError
+from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 
 #: Numbers of glibc's ``malloc.h``.
@@ -141,7 +141,7 @@ def aggregate(
     checkpoint: Checkpoint = lambda step: None,
     *,
     candidates: Candidates | None = None,
-    publish: Publish | None = None,
+    publish: Sequence[Publish] = (),
     runner: Runner = EMBEDDED,
     elsewhere: str | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -160,8 +160,8 @@ def aggregate(
     default as :func:`reports_that_fit` says. ``progress``: called before the first run and after
     each with how much is taken, and how much will be. ``checkpoint``: called after every step of a
     commit; tests stop the process there. ``candidates``: strings to look for, by plan fingerprint
-    and metric; kept like plans. ``publish``: publishes what is committed, as
-    :class:`~pipelines.sinks.kafka.EstimatesTopic` does.
+    and metric; kept like plans. ``publish``: each publishes what is committed:
+    :class:`~pipelines.sinks.kafka.EstimatesTopic`, :class:`~pipelines.sinks.kafka.QuarantineTopic`.
     ``runner``: of the jobs: the embedded one, or that of any options of Beam's. ``elsewhere``:
     folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it under
     that name. Fixed when the state directory is made. ``since``: what was appended before, ms, is
@@ -184,6 +184,8 @@ def aggregate(
         max_reports = reports_that_fit()
     if max_reports < 1:
         raise AggregationError(f"max_reports {max_reports} must be at least 1")
+    if callable(publish):
+        raise ParameterError("publish must be a list of topics to publish to; got one topic alone")
     source = source_of(log)
     registry, _ = StateDirectory(state_dir).plans.with_given(plans, {})
     registry.require_signatures()
@@ -234,7 +236,7 @@ def opened(
     candidates: Candidates | None,
     database: str | URL | None,
     checkpoint: Checkpoint,
-    publish: Publish | None = None,
+    publish: Sequence[Publish] = (),
     runner: Runner = EMBEDDED,
     elsewhere: str | None = None,
     wait: float = 0.0,

@@ -233,7 +233,10 @@ def restore(
     """
     target = Path(state_dir)
     if target.exists():
-        raise AggregationError(f"{target} exists already: a backup is restored to a new directory")
+        raise AggregationError(
+            f"{target} exists already: a backup is restored to a new directory, on a mount point "
+            "to one inside it"
+        )
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700, parents=True)

@@ -1,8 +1,8 @@
 """Sinks of results: SQL databases and Kafka topics.
 
 - An aggregation run brings the database of ``--database`` to what it has committed
-  (:meth:`pipelines.sinks.sql.Results.project`), and then calls the
-  :data:`pipelines.sinks.kafka.Publish` that the option ``--publish`` chooses.
+  (:meth:`pipelines.sinks.sql.Results.project`), and then calls each
+  :data:`pipelines.sinks.kafka.Publish` that the options ``--publish`` choose.
 - A streaming job writes documents to a :class:`pipelines.sinks.base.Sink`, which
   :mod:`pipelines.sinks.registry` finds by its URL, and rejects to a ``RejectsSink``.
 - ``sotto sink`` takes the documents of a topic to a sink (:mod:`pipelines.sinks.transfer`).

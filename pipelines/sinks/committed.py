@@ -137,7 +137,7 @@ def _pane(end: int, before: int | None, clock: int | None) -> str:
 
 @dataclass(frozen=True)
 class Note:
-    """How far the topic of estimates has been published."""
+    """How far a topic has been published."""
 
     topic: str  #: its name
     id: str  #: its id
@@ -148,13 +148,13 @@ class Note:
     ends: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, directory: StateDirectory) -> Note | None:
-        """Return the note in a state directory; None if it is missing or damaged."""
-        return files.find_note(cls, directory.path / NOTE, FORMAT)
+    def load(cls, directory: StateDirectory, name: str = NOTE) -> Note | None:
+        """Return a note in a state directory; None if it is missing or damaged."""
+        return files.find_note(cls, directory.path / name, FORMAT)
 
-    def store(self, path: Path) -> None:
+    def store(self, path: Path, name: str = NOTE) -> None:
         """Store the note in a state directory, if the disk takes it."""
-        files.leave_note(self, path / NOTE, FORMAT)
+        files.leave_note(self, path / name, FORMAT)
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
         """Return the last generation that a topic has of what is committed; 0 for none."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pipelines.aggregation import quarantine
@@ -18,9 +18,12 @@ from pipelines.results.documents import Document
 from pipelines.sinks import committed
 from pipelines.sinks.base import Applied, ReadTopic, Sink
 from pipelines.sinks.committed import CommittedGeneration, Note
-from pipelines.sinks.quarantine import Headers, Record, quarantine_record
+from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_record
 from pipelines.sources.base import Outage
 from pipelines.sources.kafka_reader import read_to_end
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.manifest import Manifest, Quarantined
 from sotto.errors import BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker, require_client
@@ -39,6 +42,8 @@ _IN_FLIGHT = 16 << 20
 _BATCH = 256 << 10
 #: Bytes of a document, with its key, that a broker takes.
 LARGEST = MAX_DOCUMENT - _BATCH
+#: The note of how far the topic of quarantine is published.
+QUARANTINE_NOTE = "published-quarantine.json"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -50,18 +55,26 @@ Publish: TypeAlias = Callable[[CommittedGeneration], None]
 
 
 @dataclass
-class EstimatesTopic:
-    """Publishes what is committed to a compacted topic of estimates; its name must be of one."""
+class _Published:
+    """A topic to which state directories are published; its name must be that of its kind."""
 
     broker: Broker
     topic: SinkTopic
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if self.topic.kind != "estimates":
+        if self.topic.kind != self.kind:
             raise ParameterError(
-                f"topic {self.topic} is not a topic of estimates: its name must end in -estimates"
+                f"topic {self.topic} is not a topic of {self.kind}: its name must end in "
+                f"-{self.kind}"
             )
         require_client()
+
+
+class EstimatesTopic(_Published):
+    """Publishes what is committed to a compacted topic of estimates."""
+
+    kind = "estimates"
 
     def __call__(self, generation: CommittedGeneration) -> None:
         """Publish what has changed since the state directory's note.
@@ -118,6 +131,50 @@ class EstimatesTopic:
                 "look for fewer candidates"
             )
         return Record(key, value, headers)
+
+
+class QuarantineTopic(_Published):
+    """Publishes quarantine files, one after another, to a topic of quarantine.
+
+    A file changes only where somebody is forgotten. One that was published in part is published
+    again from its beginning, with the same keys.
+    """
+
+    kind = "quarantine"
+
+    def __call__(self, generation: CommittedGeneration) -> None:
+        """Publish the quarantine files that the state directory's note does not cover."""
+        directory, manifest = generation.directory, generation.manifest
+        note, topic = Note.load(directory, QUARANTINE_NOTE), str(self.topic)
+        if note is not None and note.since(topic, note.id, manifest) == manifest.generation:
+            return
+        registry = generation.registry
+        stay = Stay(registry.horizon, min(plan.retention for plan in registry.plans))
+        with connected(self.broker) as topics:
+            id = topics.check_sink(self.topic, stay).id
+        since = 0 if note is None else note.since(topic, id, manifest)
+        new = [entry for entry in manifest.quarantine if entry.generation > since]
+        if new:
+            with producer_for(self.broker) as producer:
+                for entry in new:
+                    send_all(producer, topic, _file_records(directory, manifest, entry))
+                    self._note(directory, id, manifest, entry.generation)
+        if since < manifest.generation:
+            self._note(directory, id, manifest, manifest.generation)
+
+    def _note(
+        self, directory: StateDirectory, id: str, manifest: Manifest, generation: int
+    ) -> None:
+        note = Note(str(self.topic), id, generation, manifest.clock, manifest.digest(generation))
+        note.store(directory.path, QUARANTINE_NOTE)
+
+
+def _file_records(
+    directory: StateDirectory, manifest: Manifest, entry: Quarantined
+) -> Iterator[Record]:
+    content = files.load(directory.files.quarantine(entry), quarantine.KIND)
+    for number, reject in enumerate(quarantine.unpack(content)):
+        yield quarantine_record(reject, manifest.state, key_of(entry.generation, number, reject))
 
 
 class _TopicSink:

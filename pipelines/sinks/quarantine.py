@@ -1,7 +1,7 @@
 """Rejects as records of the topic ``NAME-quarantine`` or files, and their way back.
 
-Streaming jobs publish rejects as such records, at least once: a record that comes again has the
-same key and job. Those that can be cured come back through the topic
+Aggregation runs and streaming jobs publish rejects as such records, at least once: a record that
+comes again has the same key and job. Those that can be cured come back through the topic
 ``NAME-requeue``, whose records have as timestamp the append time by which they were judged first;
 whoever writes to that topic says when a report arrived, so nobody but an operator may.
 """
@@ -58,23 +58,34 @@ class Entry:
     length: int  #: bytes of the message before it was cut
 
 
-def quarantine_record(reject: Reject, job: str) -> Record:
+def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Record:
     """Return a reject as a record of the quarantine topic.
 
-    ``job``: random name of the deployment, ASCII. The key is a digest, for which two rejects with
-    the same reason, time and bytes are one.
+    ``job``: random name of the deployment, ASCII. ``key``: tells the reject from all others of the
+    job; a digest of it if not given, for which two with the same reason, time and bytes are one.
 
-    >>> record = quarantine_record(Reject(Reason.LATE, b"what", 5, 1), "job")
+    >>> record = quarantine_record(Reject(Reason.LATE, b"what", 5, 1), "job", b"7.0")
     >>> entry = parse(*record[:3])
-    >>> entry.reject.reason.label, entry.reject.append, entry.key.hex()[:8]
-    ('late', 5, '204d3a4c')
+    >>> entry.reject.reason.label, entry.reject.append, entry.key
+    ('late', 5, b'7.0')
     """
     fields = (SCHEMA, reject.reason.label, reject.append, reject.rows, len(reject.message), job)
     headers = tuple(
         (name, str(value).encode()) for name, value in zip(_FIELDS, fields, strict=True)
     )
     value = reject.message[:MAX_MESSAGE]
-    return Record(_digest(reject), value, headers)
+    return Record(_digest(reject) if key is None else key, value, headers)
+
+
+def key_of(generation: int, number: int, reject: Reject) -> bytes:
+    """Return the key of what a run rejected: its place in a generation's file, and a digest.
+
+    The digest tells apart what two copies of a state directory rejected that went different ways.
+
+    >>> key_of(7, 0, Reject(Reason.LATE, b"what", 5, 1))
+    b'7.0.204d3a4c'
+    """
+    return b"%d.%d.%s" % (generation, number, _digest(reject).hex()[:8].encode())
 
 
 def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:

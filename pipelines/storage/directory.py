@@ -21,7 +21,7 @@
       alerts.json    what sotto alerts and sotto serve keep of alerts; none of the job's
       last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
-      published-quarantine.json  of release 0.4.0; nothing reads it
+      published-quarantine.json  the same of what was rejected
 
 :class:`pipelines.bounded.driver.Driver` commits, and describes what a crash leaves.
 

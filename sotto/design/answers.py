@@ -133,9 +133,10 @@ def answers(
     budget = asked.budget
     if panels and budget is None:
         raise ParameterError("--panels goes with a plan, whose budget periods they divide")
-    terms = budget and Terms(
-        budget.period_length, budget.recurring, budget.lifetime - budget.permanent
-    )
+    terms = None
+    if budget is not None:
+        ceiling = budget.lifetime - budget.permanent
+        terms = Terms(budget.period_length, budget.recurring, ceiling)
     found: list[Design] = []
     refused: dict[str, str] = {}
     for question in asked.questions:
@@ -143,7 +144,7 @@ def answers(
             answer = design(question, goal, users)
             arms = arm_users(question, effect) if effect else ()
             cut = in_segments(asked.plan, question, answer.users) if asked.plan else ()
-            traded = tuple(in_panel(answer, panel, terms) for panel in panels if terms)
+            traded = tuple(in_panel(answer, panel, terms) for panel in panels) if terms else ()
             found.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
         except ParameterError as error:
             if len(asked.questions) == 1:

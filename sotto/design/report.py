@@ -223,7 +223,7 @@ def json_lines(answers: DesignAnswers) -> list[str]:
     document = {
         "metrics": [_document(answer) for answer in answers.designs],
         "refused": answers.refused,
-        "budget": answers.budget and vars(answers.budget),
+        "budget": None if answers.budget is None else vars(answers.budget),
     }
     return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
 

@@ -11,6 +11,7 @@ from sotto.kafka.topics import ReportTopic
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
+#: None only in tests, which read or measure what is sent.
 COMPRESSION: str | None = "zstd"
 #: How long a producer that is thrown away may take to end, in seconds.
 _ENDING = 1.0

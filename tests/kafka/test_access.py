@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 from aggregated import PATIENCE, admin, read_all
 from kafka.errors import (
@@ -16,13 +14,9 @@ from messages import message
 from yesterday import publish
 
 from clientsdk import Broker, KafkaPublisher
-from pipelines.aggregation import quarantine
-from pipelines.sinks.kafka import QuarantineSink
 from sotto.errors import PublishError
 from sotto.kafka.producers import end_producer, make_producer
 from sotto.kafka.topics import ReportTopic
-from sotto.wire.decode import Reject
-from sotto.wire.reasons import Reason
 from sotto_cli import main
 
 pytestmark = pytest.mark.slow
@@ -98,14 +92,12 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
     publisher.close()
     run = ["aggregate", "--plan", plan_file, "--broker", files["aggregator"], "--topic", REPORTS]
     run += ["--state", str(tmp_path / "state"), "--publish", ESTIMATES]
-    assert main(run) == 0
+    assert main([*run, "--publish-quarantine", QUARANTINE]) == 0
     said = capsys.readouterr()
     assert "not published" not in said.out + said.err
     sink = ["sink", "--broker", files["reader"], "--topic", ESTIMATES]
     assert main([*sink, "--database", f"sqlite:///{tmp_path / 'results.db'}"]) == 0
     assert (tmp_path / "results.db").stat().st_size
-    with closing(QuarantineSink(broker_of(files, "aggregator"), QUARANTINE, "job")) as rejected:
-        rejected.write([quarantine.pack([Reject(Reason.LATE, message(), 0, 1)])])
     for who in ("aggregator", "operator"):
         assert read_all(broker_of(files, who), QUARANTINE), who
     for who, topics in {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
-from aggregated import aggregated, read_all
+from aggregated import aggregated, produce, read_all
 from committed_states import rejects
 from kafka import KafkaProducer
 from yesterday import publish
 
+from clientsdk import Broker
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
-from pipelines.aggregation import quarantine
-from pipelines.sinks.kafka import QuarantineSink
-from pipelines.sinks.quarantine import quarantine_record
+from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic
+from pipelines.sinks.quarantine import parse, quarantine_record
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
@@ -51,10 +51,10 @@ def given(folder, *more: str) -> list[str]:
     ]
 
 
-def published(broker, topic, state) -> None:
-    """Publish what was rejected as a streaming job does."""
-    with closing(QuarantineSink(broker, f"{topic.name}-quarantine", "job")) as sink:
-        sink.write([quarantine.pack(rejects(state))])
+def published(broker, topic, state, **options) -> str:
+    """Aggregate and publish what is rejected; return why that could not be done, if so."""
+    to = QuarantineTopic(broker, SinkTopic(topic.name, "quarantine"))
+    return aggregated(broker, topic, state, publish=[to], **options).unpublished
 
 
 @pytest.fixture
@@ -73,16 +73,17 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     """With the first append times, once, whatever else is in its quarantine."""
     origin, target = sinks
     published(broker, topic, state)
-    # All of it again, as after a crash.
+    # Without its note all is published again, as after a crash.
+    (state / QUARANTINE_NOTE).unlink()
     published(broker, topic, state)
     sent = rejects(state)
     producer = KafkaProducer(**broker.options(300))
     producer.send(str(origin), b"poison", key=b"poison")
     producer.send(str(origin), None, key=b"poison", headers=[("append", b"soon")])
     impossible = ((1 << 80, 1), (-5, 1), (1 << 62, 1), (5, -1))
-    for append, rows in impossible:
+    for number, (append, rows) in enumerate(impossible):
         said = Reject(Reason.UNKNOWN_PLAN, sent[0].message, append, rows)
-        record = quarantine_record(said, "poison")
+        record = quarantine_record(said, "poison", b"%d" % number)
         producer.send(str(origin), record.value, key=record.key, headers=list(record.headers))
     producer.flush(300)
     producer.close()
@@ -105,3 +106,40 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     assert "0 reports would be requeued" in capsys.readouterr().out
     assert main([*command, "--again"]) == 0
     assert len(read_all(broker, target)) == 2 * len(found)
+
+
+def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks):
+    origin, _ = sinks
+    assert published(broker, topic, state) == ""
+    first = read_all(broker, origin)
+    entries = [parse(record.key, record.value, record.headers) for record in first]
+    assert sorted(entry.reject for entry in entries) == sorted(rejects(state))
+    assert {entry.job for entry in entries} == {StateDirectory(state).manifest().state}
+    assert published(broker, topic, state) == ""
+    produce(broker, topic, b"no report")
+    assert published(broker, topic, state) == ""
+    both = read_all(broker, origin)
+    assert len(both) == len(first) + 1
+    # All again after a crash before the note: nobody who looks at keys takes it for more.
+    (state / QUARANTINE_NOTE).unlink()
+    assert published(broker, topic, state) == ""
+    again = read_all(broker, origin)
+    assert len(again) == 2 * len(both)
+    assert {record.key for record in again} == {record.key for record in both}
+    assert len({record.key for record in both}) == len(both)
+
+
+def test_no_topic_of_quarantine_keeps_a_run_from_its_commit(broker, topic, state):
+    produce(broker, topic, b"no report")
+    assert "there is no topic" in published(broker, topic, state)
+    assert StateDirectory(state).manifest().generation == 2
+    away = QuarantineTopic(Broker("127.0.0.1:1"), SinkTopic(topic.name, "quarantine"))
+    produce(broker, topic, b"none, either")
+    result = aggregated(broker, topic, state, publish=[away, away])
+    assert result.generation == 3
+    assert result.unpublished.count("is the broker running") == 2
+
+
+def test_another_kind_of_topic_is_refused(broker):
+    with pytest.raises(ParameterError, match="quarantine"):
+        QuarantineTopic(broker, SinkTopic("reports", "estimates"))

@@ -71,6 +71,8 @@ def test_compression_changes_no_byte(cluster):
     publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     sent = message(os.urandom(500) + bytes(10_000))
     publisher.publish(3, sent)
+    publisher.sync()
+    assert producer_of(publisher).metrics()["producer-metrics"]["compression-rate-avg"] < 0.2
     publisher.close()
     assert taken(cluster, 1) == [(3, sent)]
 

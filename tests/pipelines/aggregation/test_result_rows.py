@@ -310,7 +310,7 @@ class Published:
         """Aggregate under a plan that asks for so many reports; return the documents published."""
         before = len(self.topic.kept)
         plans = [colour_plan(least)]
-        aggregate(self.folder / "log", self.state, plans, publish=self.topic, **options)
+        aggregate(self.folder / "log", self.state, plans, publish=[self.topic], **options)
         return len(self.topic.kept) - before
 
     def sink(self) -> None:

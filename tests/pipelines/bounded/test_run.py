@@ -25,7 +25,7 @@ from pipelines.sinks.sql import Results, of_state
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, ParameterError
 from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
@@ -343,6 +343,8 @@ def test_missing_pieces_are_errors(small, tmp_path):
     assert not state.exists()
     with pytest.raises(AggregationError, match="max_reports"):
         aggregate(small, state, plans(), max_reports=0)
+    with pytest.raises(ParameterError, match="publish must be a list"):
+        aggregate(small, state, plans(), publish=lambda generation: None)
     aggregate(small, state, plans())
     (state / "MANIFEST.json").unlink()
     with pytest.raises(AggregationError, match="MANIFEST"):

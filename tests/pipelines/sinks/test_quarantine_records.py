@@ -29,12 +29,12 @@ rejects = st.builds(
 )
 
 
-@given(rejects)
-def test_a_record_says_all_of_a_reject(reject):
-    record = quarantine_record(reject, "job")
+@given(rejects, st.none() | st.binary(min_size=1, max_size=20))
+def test_a_record_says_all_of_a_reject(reject, key):
+    record = quarantine_record(reject, "job", key)
     entry = parse(record.key, record.value, record.headers)
     assert (entry.reject, entry.job, entry.length) == (reject, "job", len(reject.message))
-    assert entry.key == record.key == quarantine_record(reject, "other").key
+    assert entry.key == record.key == (key or quarantine_record(reject, "other").key)
 
 
 @given(rejects, rejects)
@@ -51,14 +51,14 @@ def test_a_long_message_is_cut_and_its_length_told():
 
 @pytest.mark.parametrize("reason", Reason)
 def test_only_what_can_be_cured_comes_back(reason):
-    record = quarantine_record(Reject(reason, b"message", 7, 1), "job")
+    record = quarantine_record(Reject(reason, b"message", 7, 1), "job", b"1.2")
     entry = parse(record.key, record.value, record.headers)
     if reason not in CURABLE:
         with pytest.raises(FormatError, match="cannot be requeued"):
             requeue_record(entry)
         return
     headers = (("reason", reason.label.encode()), ("job", b"job"))
-    assert requeue_record(entry) == Record(record.key, b"message", headers, 7)
+    assert requeue_record(entry) == Record(b"1.2", b"message", headers, 7)
 
 
 def test_a_record_may_count_once_the_clock_has_reached_it():

@@ -18,6 +18,7 @@ from mechanisms.estimators.ratios import retention as retention_estimate
 from mechanisms.planner.precision import precision, retention
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
+from sotto.design.answers import DataAssumption, answers, asked_of_plan
 from sotto.design.metric import Goal, Terms, design, in_panel
 from sotto.design.questions import question_of, question_of_metric
 from sotto.plan.compile import parse_plan
@@ -96,7 +97,7 @@ def test_every_type_has_a_design():
         assert [other.error for other in found.others if other.spec == asked.spec] == errors[-1:]
 
 
-def test_a_permanent_response_is_no_level():
+def test_a_permanent_response_is_no_level_and_is_paid_once():
     constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
     before = PLAN_YAML.index("repeat: {once: first}")
     others = PLAN_YAML[PLAN_YAML.index("  dep_delay:") : PLAN_YAML.index("  distance:")]
@@ -109,6 +110,12 @@ def test_a_permanent_response_is_no_level():
     others = {other.spec["name"] for other in found.others}
     assert "grr" in others
     assert "local_hashing" not in others
+    # What the permanent response costs is not left for other periods.
+    of_plan = asked_of_plan(plan, {}, DataAssumption(), "dep_delay")
+    (panel,) = answers(of_plan, Goal("error"), 1000, panels=(1,)).designs[0].panels
+    periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
+    assert panel.years == pytest.approx(periods * 7 / 365.25)
+    assert plan.permanent == 2_000_000
 
 
 def test_the_command_prints_tables(capsys):
@@ -134,6 +141,12 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     assert names == ["carrier", "dep_delay", "distance"]
     assert "candidates" in document["refused"]["dest"]
     assert len(document["metrics"][0]["levels"]) == 3
+    assert (document["budget"]["lifetime"], document["budget"]["permanent"]) == (640_000_000, 0)
+    assert run(capsys, path, "--ladder", 1) == (
+        2,
+        "",
+        "sotto: error: a plan has its own types and ladders\n",
+    )
 
 
 @pytest.mark.parametrize(
