@@ -110,7 +110,7 @@ def test_a_permanent_response_is_no_level_and_is_paid_once():
     others = {other.spec["name"] for other in found.others}
     assert "grr" in others
     assert "local_hashing" not in others
-    # What the permanent response costs is not left for other periods.
+    # The cost of the permanent response is not left for other periods.
     of_plan = asked_of_plan(plan, {}, DataAssumption(), "dep_delay")
     (panel,) = answers(of_plan, Goal("error"), 1000, panels=(1,)).designs[0].panels
     periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
