@@ -112,6 +112,20 @@ def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, mon
     assert len(cluster.fetches) >= 10
 
 
+@pytest.mark.parametrize(("room", "fetches"), [(10_016, 2), (10_015, 5)])
+def test_what_is_kept_is_measured_with_its_damage_and_where_messages_are_empty(
+    cluster, tmp_path, monkeypatch, room, fetches
+):
+    """Two blocks of 100 records of 40 bytes and 8 of padding; damage is there twice."""
+    monkeypatch.setattr(frozen, "KEPT_BYTES", room)
+    cluster.batch = 101
+    cluster.partition(0).append(START, bytes(1000), kind=0)
+    for _ in range(200):
+        cluster.partition(0).append(START, b"")
+    assert taken(cluster, tmp_path).rejects == {"corrupt_log": 1, "malformed": 200}
+    assert len(cluster.fetches) == fetches
+
+
 def interrupted(cluster: FakeCluster, state: Path) -> None:
     """Begin a run that is not finished."""
     with pytest.raises(Killed):
