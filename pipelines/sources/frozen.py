@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -71,12 +70,13 @@ class _KeptBlocks:
             self._kept.setdefault(partition, []).append(kept)
 
     def between(self, partition: str, start: int, end: int) -> list[_Kept]:
-        """Return the blocks that hold a range; none unless they hold all of it."""
-        kept = self._kept.get(partition, [])
-        found = [each for each in kept if each.start < end and start < each.end]
-        held = bool(found) and found[0].start <= start and end <= found[-1].end
-        joined = all(one.end == following.start for one, following in pairwise(found))
-        return found if held and joined else []
+        """Return the blocks that hold a range from its start on, as far as none is missing."""
+        found = []
+        for each in self._kept.get(partition, []):
+            if each.start <= start < min(each.end, end):
+                found.append(each)
+                start = each.end
+        return found
 
     def let_go(self, partition: str, end: int) -> None:
         """Forget what lies before a position of a partition."""
@@ -197,11 +197,11 @@ class _Frozen:
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
         """Yield a range, as of :class:`pipelines.sources.base.Range`, from what is kept of it."""
-        kept = self._kept.between(self.name, start, end)
-        if not kept:
+        for each in self._kept.between(self.name, start, end):
+            yield each.block.between(start, min(end, each.end), clock)
+            start, clock = each.end, int(each.block.append[-1])
+        if start < end:
             yield from self._reader.blocks(start, end, clock, trusted)
-        for each in kept:
-            yield each.block.between(max(start, each.start), min(end, each.end), clock)
         # Nothing is read a third time: a block that did not help here would only take up room.
         self._kept.let_go(self.name, end)
 

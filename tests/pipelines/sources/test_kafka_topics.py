@@ -112,7 +112,7 @@ def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, mon
     assert len(cluster.fetches) >= 10
 
 
-@pytest.mark.parametrize(("room", "fetches"), [(10_016, 2), (10_015, 5)])
+@pytest.mark.parametrize(("room", "fetches"), [(10_016, 2), (10_015, 4)])
 def test_what_is_kept_is_measured_with_its_damage_and_where_messages_are_empty(
     cluster, tmp_path, monkeypatch, room, fetches
 ):
