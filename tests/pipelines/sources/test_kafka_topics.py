@@ -101,6 +101,14 @@ def test_times_that_senders_chose_count_for_nothing(cluster, tmp_path):
     assert taken(cluster, tmp_path).runs == 0
 
 
+def test_a_broker_whose_clock_was_set_back_is_known_again(cluster, tmp_path):
+    for time in (START + DAY + HOUR, START + DAY):
+        cluster.partition(0).append(time, report(START, time))
+        assert taken(cluster, tmp_path).tally.counted == 1
+    append_reports(cluster, 0, 3)
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, monkeypatch, room):
     monkeypatch.setattr(frozen, "KEPT_BYTES", room)
