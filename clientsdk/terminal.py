@@ -106,9 +106,10 @@ def _state(client: Client) -> str:
     why = client.stats().disabled
     if why is not None:
         return f"Telemetry is off: {why}."
-    # An app that has given consent by itself has no note of a document.
-    said, noted = client.consent, os.path.exists(_beside(client))
-    return _CHANGED if said and noted and not _is_answered(client) else _STATES[said]
+    said = client.consent
+    # An app that has given consent by itself, and does not ask, has no note of a document.
+    asks = client._held_back or os.path.exists(_beside(client))
+    return _CHANGED if said and asks and not _is_answered(client) else _STATES[said]
 
 
 def _is_answered(client: Client) -> bool:

@@ -215,7 +215,8 @@ def worst_pictures(shape: Shape) -> list[Floats]:
     all are the same, at an input or half-way between two, or that all are 0 or 1.
     """
     same = np.linspace(0, 1, 2 * shape.steps + 1)[:, None]
-    return [*same, *(np.arange(20) < np.arange(1, 20)[:, None]).astype(float)]
+    apart = (np.arange(20) < np.arange(1, 20)[:, None]).astype(float)
+    return [*same, *apart]
 
 
 def sampled_grid_estimates(

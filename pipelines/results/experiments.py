@@ -196,7 +196,9 @@ class _PooledArms:
     def variances(self) -> tuple[float, float]:
         """Return the variance of the difference: what devices keep, and what is drawn anew.
 
-        Both arms vary as their common average says, as they do if they do not differ. A variance
+        Both arms vary as their common average says, as they do if they do not differ. If they do,
+        that is too much where arms have as many reports as each other, as devices are spread over
+        them; for a small arm beside a large one that varies less it would be too little. A variance
         made of each arm's own average is too small where few reports differ by chance: two arms of
         20 devices would be found to differ in 7 % of experiments without a difference, not in 5 %
         (J. L. Fleiss, B. Levin, M. C. Paik, "Statistical Methods for Rates and Proportions", Wiley

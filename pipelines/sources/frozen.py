@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -51,7 +50,6 @@ _Records: TypeAlias = NDArray[np.void]
 class _Kept(NamedTuple):
     """A block that was read to plan a run: all that lies between two positions of a partition."""
 
-    partition: str
     start: int
     end: int
     block: Block
@@ -62,27 +60,29 @@ class _KeptBlocks:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._kept: list[_Kept] = []
+        #: By partition; there may be thousands of these, so none is looked for in the others'.
+        self._kept: dict[str, list[_Kept]] = {}
 
-    def keep(self, kept: _Kept) -> None:
+    def keep(self, partition: str, kept: _Kept) -> None:
         """Keep a block, which follows those of its partition, if there is room."""
-        if sum(each.block.size for each in (*self._kept, kept)) <= self._room:
-            self._kept.append(kept)
+        if kept.block.size <= self._room:
+            self._room -= kept.block.size
+            self._kept.setdefault(partition, []).append(kept)
 
     def between(self, partition: str, start: int, end: int) -> list[_Kept]:
-        """Return the blocks that hold a range; none unless they hold all of it."""
-        found = [
-            each
-            for each in self._kept
-            if each.partition == partition and each.start < end and start < each.end
-        ]
-        held = bool(found) and found[0].start <= start and end <= found[-1].end
-        joined = all(one.end == following.start for one, following in pairwise(found))
-        return found if held and joined else []
+        """Return the blocks that hold a range from its start on, as far as none is missing."""
+        found = []
+        for each in self._kept.get(partition, []):
+            if each.start <= start < min(each.end, end):
+                found.append(each)
+                start = each.end
+        return found
 
     def let_go(self, partition: str, end: int) -> None:
         """Forget what lies before a position of a partition."""
-        self._kept = [each for each in self._kept if each.partition != partition or each.end > end]
+        kept = self._kept.pop(partition, [])
+        self._room += sum(each.block.size for each in kept if each.end <= end)
+        self._kept[partition] = [each for each in kept if each.end > end]
 
 
 class _Frozen:
@@ -147,7 +147,7 @@ class _Frozen:
                 rows[0] += damage // _SMALLEST_ROW
                 records = self._looked_at(block.ends, block.begins, block.append, rows)
                 if number == 0:
-                    self._kept.keep(_Kept(self.name, start, self._looked, block))
+                    self._kept.keep(self.name, _Kept(start, self._looked, block))
                 return records
         if not damaged:
             # The header of a segment without records.
@@ -197,12 +197,13 @@ class _Frozen:
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
         """Yield a range, as of :class:`pipelines.sources.base.Range`, from what is kept of it."""
-        kept = self._kept.between(self.name, start, end)
-        if not kept:
+        for each in self._kept.between(self.name, start, end):
+            yield each.block.between(start, min(end, each.end), clock)
+            start, clock = each.end, int(each.block.append[-1])
+        if start < end:
             yield from self._reader.blocks(start, end, clock, trusted)
-        for each in kept:
-            yield each.block.between(max(start, each.start), min(end, each.end), clock)
-            self._kept.let_go(self.name, min(end, each.end))
+        # Nothing is read a third time: a block that did not help here would only take up room.
+        self._kept.let_go(self.name, end)
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
         """Cut records that follow what was taken into work items, and take them."""
@@ -267,6 +268,7 @@ class FrozenLog:
             _Frozen(number, partition, starts.get(partition.name), clock, trusted, kept)
             for number, partition in enumerate(source.partitions(manifest.positions))
         ]
+        self._by_name = {each.name: each for each in self._partitions}
         for each in self._partitions:
             if since is not None and each.name not in manifest.positions:
                 each.begin_at(since)
@@ -278,8 +280,7 @@ class FrozenLog:
 
     def partition(self, name: str) -> Range:
         """Return a partition; what is kept of it is read once more without the source."""
-        frozen = (each for each in self._partitions if each.name == name)
-        return next(frozen, None) or self.source.partition(name)
+        return self._by_name.get(name) or self.source.partition(name)
 
     @property
     def size(self) -> int:

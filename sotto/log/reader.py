@@ -90,7 +90,8 @@ class Block:
     def size(self) -> int:
         """Bytes of memory."""
         columns: list[NDArray[np.int64]] = [getattr(self, name) for name in self.columns]
-        return len(self.buffer) + sum(column.nbytes for column in columns)
+        damage = sum(len(stretch.body) for stretch in self.corrupt)
+        return len(self.buffer) + damage + sum(column.nbytes for column in columns)
 
     def header(self, position: int) -> bytes:
         """Return bytes that identify the record at a position."""

@@ -160,12 +160,15 @@ def test_switched_off_or_without_a_place_for_the_answer_nobody_is_asked(tool, tm
     assert tool("y\n") == ("", False, Outcome.NO_CONSENT)
 
 
-def test_the_command_switches_on_and_off_and_says_which_holds(tool, tmp_path):
+def test_the_command_switches_on_and_off_and_says_which_holds(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Terminal(terminal=False))
     state = tmp_path / "device.db"
     with client_of(state) as client:
         assert telemetry(client, "status") == "Telemetry is off: you have not been asked."
         client.give_consent()
         assert telemetry(client, "status") == "Telemetry is on: you have agreed."
+        assert not ask(client), "without a terminal the question stays open"
+        assert telemetry(client, "status").startswith("Telemetry waits for your answer")
         said = telemetry(client, TelemetryAction.ON)
         assert said.startswith("Telemetry is on: you have agreed.\n\n")
         assert "Which colour you like" in said

@@ -15,6 +15,7 @@ from vectors import Vector, vectors
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS
 from mechanisms.estimators.variance import bit_means, split_bits_variance
+from mechanisms.number import gridmeans
 from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.laws import contributions, matrix
 from mechanisms.registry import build
@@ -106,6 +107,21 @@ def test_few_reports_of_which_hardly_any_is_far_from_the_truth_are_covered() -> 
     low, high = mechanism.numeric(counts[:1], 0.0, 1.0, quantiles=()).mean.interval()
     covered = np.abs(counts @ scores / 30) <= (high - low) / 2
     check_at_least(int(covered.sum()), windows, 0.95, label=f"seed {SEED}")
+
+
+def test_rare_answers_make_intervals_no_longer_than_they_need(monkeypatch: Any) -> None:
+    mechanism, lengths = number("hybrid", 8), []
+    for normal in (True, False):
+        if normal:
+            monkeypatch.setattr(gridmeans, "_MOST_TAIL", 1.0)
+        else:
+            monkeypatch.undo()
+        for n in (10, 30, 199):
+            counts = np.zeros((1, mechanism.count_length), dtype=int)
+            counts[0, mechanism.count_length // 2] = n
+            low, high = mechanism.numeric(counts, 0.0, 1.0, quantiles=()).mean.interval()
+            lengths.append(high - low)
+    assert np.divide(lengths[3:], lengths[:3]) == pytest.approx([1.25, 1.2, 1.03], abs=0.01)
 
 
 @with_and_without

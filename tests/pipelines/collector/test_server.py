@@ -398,7 +398,8 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
     assert failed(*log, "--port", str(collector.port)) == (
         f"sotto: error: --listen 127.0.0.1 --port {collector.port}: Address already in use\n"
     )
-    assert "'collector' is in use: give another name" in failed("--log", str(collector.log))
+    held = failed("--log", str(collector.log))
+    assert held == "sotto: error: partition 'collector' is in use: give another name\n"
     assert "--log, --kafka or --broker must say" in failed()
     assert "no such folder" in failed(*log, "--plans", str(tmp_path / "none"))
     assert "No such file" in failed(*log, "--keys", str(tmp_path / "none"))

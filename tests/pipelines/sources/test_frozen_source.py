@@ -149,6 +149,11 @@ def test_what_is_kept_of_a_damaged_log_is_what_would_be_read_again(
                 given = item.start, item.end, item.floor, intent.trusted or LATEST
                 again = stretches(frozen.source.partition(item.partition).blocks(*given))
                 assert stretches(frozen.partition(item.partition).blocks(*given)) == again
+            for each in frozen._partitions:
+                kept = each._kept._kept
+                assert all(one.end > each.taken for one in kept.get(each.name, []))
+                held = sum(one.block.size for blocks in kept.values() for one in blocks)
+                assert held + each._kept._room == room
 
 
 def test_each_stretch_of_a_log_is_read_once(tmp_path, monkeypatch):

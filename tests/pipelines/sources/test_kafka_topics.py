@@ -101,6 +101,14 @@ def test_times_that_senders_chose_count_for_nothing(cluster, tmp_path):
     assert taken(cluster, tmp_path).runs == 0
 
 
+def test_a_broker_whose_clock_was_set_back_is_known_again(cluster, tmp_path):
+    for time in (START + DAY + HOUR, START + DAY):
+        cluster.partition(0).append(time, report(START, time))
+        assert taken(cluster, tmp_path).tally.counted == 1
+    append_reports(cluster, 0, 3)
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, monkeypatch, room):
     monkeypatch.setattr(frozen, "KEPT_BYTES", room)
@@ -110,6 +118,20 @@ def test_what_was_looked_at_is_read_once_if_there_is_room(cluster, tmp_path, mon
     assert taken(cluster, tmp_path, max_reports=9).tally.counted == 40
     assert (len(cluster.fetches) == len(set(cluster.fetches))) == (room > 0)
     assert len(cluster.fetches) >= 10
+
+
+@pytest.mark.parametrize(("room", "fetches"), [(10_016, 2), (10_015, 4)])
+def test_what_is_kept_is_measured_with_its_damage_and_where_messages_are_empty(
+    cluster, tmp_path, monkeypatch, room, fetches
+):
+    """Two blocks of 100 records of 40 bytes and 8 of padding; damage is there twice."""
+    monkeypatch.setattr(frozen, "KEPT_BYTES", room)
+    cluster.batch = 101
+    cluster.partition(0).append(START, bytes(1000), kind=0)
+    for _ in range(200):
+        cluster.partition(0).append(START, b"")
+    assert taken(cluster, tmp_path).rejects == {"corrupt_log": 1, "malformed": 200}
+    assert len(cluster.fetches) == fetches
 
 
 def interrupted(cluster: FakeCluster, state: Path) -> None:
