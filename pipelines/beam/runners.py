@@ -114,6 +114,11 @@ class Runner:
         return _name(PipelineOptions([*self.options])) == _EMBEDDED
 
     @property
+    def in_process(self) -> bool:
+        """Whether all of a job runs in this process; options may ask for several, here too."""
+        return not self.options
+
+    @property
     def flink(self) -> bool:
         """Whether jobs run on Flink, or on an engine behind a job server that may be Flink's."""
         return _name(PipelineOptions([*self.options])) in ("flink", "portable")

@@ -198,8 +198,7 @@ def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> JobOu
     """Run the graph over work items; return what it has written, which is not in its place yet."""
     files.make_folder(job.files.attempt(job.attempt))
     pipeline = runner.pipeline(f"sotto-aggregate-{job.generation}")
-    # Options may ask the embedded runner for several processes.
-    job = replace(job, here=not runner.options)
+    job = replace(job, here=runner.in_process)
     build(pipeline, job, items, spread=not runner.embedded)
     _HELD[job.attempt] = _InProcess(job.source, {})
     try:

@@ -206,7 +206,7 @@ def aggregate(
         now = clock() if as_of is None else as_of
         trusted = trusted_until(max(clock(), as_of or 0), driver.registry)
         result = _finish(driver, source, as_of)
-        keep = not runner.options
+        keep = runner.in_process
         frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since, keep)
         total = result.size + frozen.size
         progress(result.size, total)

@@ -258,19 +258,19 @@ class FrozenLog:
                 "counted: a new state directory counts a range of time again"
             )
         self.source = source = source_of(log)
-        source.check(manifest.positions, manifest.last)
+        starts = manifest.positions
+        source.check(starts, manifest.last)
         self._generation, self._clock = manifest.generation, clock
         self._last = LATEST if as_of is None else as_of
         self._trusted = trusted
         kept = _KeptBlocks(KEPT_BYTES if keep else 0)
-        starts = manifest.positions
         self._partitions = [
             _Frozen(number, partition, starts.get(partition.name), clock, trusted, kept)
-            for number, partition in enumerate(source.partitions(manifest.positions))
+            for number, partition in enumerate(source.partitions(starts))
         ]
         self._by_name = {each.name: each for each in self._partitions}
         for each in self._partitions:
-            if since is not None and each.name not in manifest.positions:
+            if since is not None and each.name not in starts:
                 each.begin_at(since)
         self._ahead = np.zeros(0, _RECORD)
         self._now = now
