@@ -87,8 +87,8 @@ class Terms:
     period: int
     #: Micro-epsilon that a turn takes, with all metrics of a plan.
     recurring: int
-    #: Micro-epsilon that turns may take in a lifetime, if there is such a ceiling.
-    ceiling: int | None
+    #: Micro-epsilon that turns may take in a lifetime.
+    ceiling: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class PanelDesign:
     turns: float
     #: Micro-epsilon that it loses a year, with all metrics of a plan.
     yearly: float
-    #: How long the lifetime's ceiling lasts; None where there is none or it is never reached.
+    #: How long the lifetime's ceiling lasts; None where it is never reached.
     years: float | None
     #: Expected in a window.
     reports: int
@@ -276,22 +276,21 @@ def in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
     >>> from mechanisms.planner.targets import Assumed
     >>> asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
     >>> found = design(asked, Goal("error"), users=10**8)
-    >>> row = in_panel(found, 52, Terms(7 * 86_400_000, 2_000_000, None))
+    >>> row = in_panel(found, 52, Terms(7 * 86_400_000, 2_000_000, 10**9))
     >>> [round(error * 10**4, 2) for error in (row.error, row.of_all)]
     [3.07, 4.71]
     """
     question, goal = found.question.in_panel(panel), found.goal
     precision = question.precision(question.sent - 1)
     n = question.reports(found.users)
-    lasts = Lifetime(
-        terms.period, terms.ceiling or 0, ((panel, terms.recurring),) if terms.recurring else ()
-    )
+    costs = ((panel, terms.recurring),) if terms.recurring else ()
+    lasts = Lifetime(terms.period, terms.ceiling, costs)
     error = precision.standard_error(n)
     return PanelDesign(
         panel,
         YEAR / terms.period / panel,
         lasts.yearly,
-        lasts.years if terms.ceiling is not None and terms.recurring else None,
+        lasts.years if terms.recurring else None,
         n,
         error,
         precision.width(n, goal.confidence),

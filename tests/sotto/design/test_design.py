@@ -198,7 +198,7 @@ def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
 
 def traded(question, panels, users=10**8, goal=None, terms=None):
     found = design(question, goal or Goal("error"), users)
-    given = terms or Terms(WEEK, question.mechanism.certified(question.sent - 1), None)
+    given = terms or Terms(WEEK, question.mechanism.certified(question.sent - 1), 10**9)
     return tuple(in_panel(found, panel, given) for panel in panels)
 
 
