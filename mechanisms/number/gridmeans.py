@@ -34,7 +34,9 @@ class _LevelSums:
     def variances(self, y: float) -> Floats:
         """Return the variance of ``value - y * present`` for every input."""
         each = self.value - y * self.present
-        return np.asarray(self.channel @ each**2 - (self.channel @ each) ** 2)
+        mean = self.channel @ each
+        spread: Floats = self.channel @ each**2 - mean**2
+        return spread
 
     @cached_property
     def step(self) -> float:
@@ -190,10 +192,12 @@ def _distribution(
     """Estimate the distribution of the values present; those missing are mixed into every row."""
     gone = min(max(missing, 0.0), 1.0)
     channels = [(1 - gone) * s.channel[:points] + gone * s.channel[-1] for s in levels]
-    rising = np.cumsum(expectation_maximization(channels, list(table), smooth=True).values)
+    found = expectation_maximization(channels, list(table), smooth=True).values
+    rising = np.cumsum(found)
     # An input stands for the numbers that are closer to it than to the next one.
-    edges = np.minimum((np.arange(points) + 0.5) / (points - 1), 1.0)
-    return Cdf(low + (high - low) * edges, rising / rising[-1], np.full(points, math.inf))
+    edges = (np.arange(points) + 0.5) / (points - 1)
+    grid = low + (high - low) * np.minimum(edges, 1.0)
+    return Cdf(grid, np.minimum(rising / rising[-1], 1.0), np.full(points, math.inf))
 
 
 def grid_variance(shape: Shape, law: Law, values: ArrayLike) -> float:
