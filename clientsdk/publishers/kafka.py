@@ -187,7 +187,7 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
         _wait_for(sent, deadline)
         with self._lock:
             self._report_loss({connection})
-        _end_in_thread(connection)
+        _end_soon(connection)
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         while True:
@@ -220,13 +220,18 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
     def _fail(self, connections: Collection[Connection]) -> None:
         for connection in connections:
             if self._connections.forget(connection):
-                _end_in_thread(connection)
+                _end_soon(connection)
         with self._lock:
             self._report_loss(connections)
 
 
-def _end_in_thread(connection: Connection) -> None:
-    threading.Thread(target=connection.end, name="sotto-kafka-discard", daemon=True).start()
+def _end_soon(connection: Connection) -> None:
+    """End a connection, which takes up to a second, in a thread of its own."""
+    if lifecycle.exiting():
+        # A thread that begins while the interpreter ends can crash the process.
+        connection.end()
+    else:
+        threading.Thread(target=connection.end, name="sotto-kafka-discard", daemon=True).start()
 
 
 def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> tuple[KafkaError, Connection] | None:

@@ -21,7 +21,7 @@ from messages import SOMEBODY, message, pseudonym
 from publishing import TOPIC, played_cluster, taken
 from waiting import at_once, wait_until
 
-from clientsdk import KafkaPublisher
+from clientsdk import KafkaPublisher, lifecycle
 from clientsdk.publishers import kafka, kafka_connections
 from sotto.errors import PublishError
 from sotto.kafka import client_logs
@@ -321,6 +321,20 @@ def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(
     publisher.sync()
     publisher.close()
     assert len(taken(cluster, kafka_connections.LIMIT + 3)) == kafka_connections.LIMIT + 3
+
+
+def test_no_thread_begins_at_exit_to_end_a_connection(publisher, monkeypatch):
+    ended = []
+    end = kafka_connections.Connection.end
+    monkeypatch.setattr(
+        kafka_connections.Connection,
+        "end",
+        lambda self: (ended.append(threading.current_thread()), end(self)),
+    )
+    monkeypatch.setattr(lifecycle, "_exiting", True)
+    for each in range(kafka_connections.LIMIT + 1):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    assert ended == [threading.current_thread()]
 
 
 def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(publisher):
