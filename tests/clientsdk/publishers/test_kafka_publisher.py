@@ -323,7 +323,8 @@ def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(
     assert len(taken(cluster, kafka_connections.LIMIT + 3)) == kafka_connections.LIMIT + 3
 
 
-def test_no_thread_begins_at_exit_to_end_a_connection(publisher, monkeypatch):
+@pytest.mark.parametrize("exiting", [False, True])
+def test_a_connection_ends_in_a_thread_of_its_own_but_at_exit(publisher, monkeypatch, exiting):
     ended = []
     end = kafka_connections.Connection.end
     monkeypatch.setattr(
@@ -331,10 +332,18 @@ def test_no_thread_begins_at_exit_to_end_a_connection(publisher, monkeypatch):
         "end",
         lambda self: (ended.append(threading.current_thread()), end(self)),
     )
-    monkeypatch.setattr(lifecycle, "_exiting", True)
+    monkeypatch.setattr(lifecycle, "_exiting", exiting)
     for each in range(kafka_connections.LIMIT + 1):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
-    assert ended == [threading.current_thread()]
+    with monkeypatch.context() as late:
+        late.setattr(kafka._Sent, "acknowledged", False)
+        late.setattr(
+            kafka, "_wait_for", lambda sent, deadline: (KafkaTimeoutError(), sent[0].connection)
+        )
+        with pytest.raises(PublishError, match="in time"):
+            publisher.sync()
+    wait_until(lambda: len(ended) > 1)
+    assert {thread is threading.current_thread() for thread in ended} == {exiting}
 
 
 def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(publisher):
