@@ -478,10 +478,13 @@ def _benjamini_hochberg(p_values: Floats) -> Floats:
 
 def _groups(names: tuple[str, ...], null: Floats) -> list[tuple[str, ...]]:
     """Return for each candidate those between which the filters cannot tell."""
-    from scipy import sparse
-
     groups: list[tuple[str, ...]] = [()] * len(names)
     loose = np.flatnonzero((null**2).sum(axis=1) > UNDETERMINED)
+    if not loose.size:
+        return groups
+    # Graphs load all of SciPy's linear algebra.
+    from scipy import sparse
+
     together = np.abs(null[loose] @ null[loose].T) > UNDETERMINED
     number, labels = sparse.csgraph.connected_components(together, directed=False)
     for label in range(number):
