@@ -53,6 +53,12 @@ def check_epsilon(epsilon: float | Fraction, most: int = 1000) -> None:
         raise ParameterError(f"epsilon must lie in (0, {most}], not {epsilon}")
 
 
+def check_probability(name: str, value: float | Fraction) -> None:
+    """Refuse a parameter outside (0, 1)."""
+    if not 0 < value < 1:
+        raise ParameterError(f"{name} must lie in (0, 1), not {value}")
+
+
 def check_int(name: str, value: object, low: int, high: int) -> None:
     """Refuse a parameter that is no int (a bool is none), or outside ``[low, high]``."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Protocol
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.halving import turning
 
 #: Fewer reports than this, and the interval of a share inverts a test instead of being normal.
@@ -80,8 +80,7 @@ class Estimate:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
-        if not 0 < level < 1:
-            raise ParameterError(f"level must lie in (0, 1), got {level}")
+        check_probability("level", level)
         if self.region is not None:
             return self.region.interval(level)
         if not math.isfinite(self.standard_error):

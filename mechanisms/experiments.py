@@ -51,7 +51,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.halving import turning
 
 #: Counts of arms that are as unlikely as this are not what was planned.
@@ -188,8 +188,7 @@ def difference(first: Scored, arm: Scored, *, error: float = 0.05, repeats: int 
     >>> [round(each, 3) for each in difference(first, arm)]
     [0.1, 0.056, 0.144, 0.0]
     """
-    if not 0 < error < 1:
-        raise ParameterError(f"error must lie in (0, 1), got {error}")
+    check_probability("error", error)
     if not repeats >= 1:
         raise ParameterError(f"repeats must be at least 1, got {repeats}")
     if (first.kind, first.item) != (arm.kind, arm.item) or len(first.values) != len(arm.values):

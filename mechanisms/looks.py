@@ -32,7 +32,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, np
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 
 #: Points at which the law of what has not crossed yet is kept.
 _NODES = 200
@@ -75,8 +75,7 @@ def boundaries(
     >>> [round(bound, 4) for bound in boundaries([1 / 3, 2 / 3, 1])]
     [3.7103, 2.5114, 1.993]
     """
-    if not 0 < error < 1:
-        raise ParameterError(f"error must lie in (0, 1), got {error}")
+    check_probability("error", error)
     if not times or not all(a < b for a, b in pairwise([0.0, *times])) or times[-1] > 1:
         raise ParameterError(f"times of looks must rise within (0, 1], got {list(times)}")
     walk, found, before = _START, list[float](), 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bools, Floats, Ints, Words
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.halving import turning
 from mechanisms.randomness import Source
 
@@ -53,8 +53,7 @@ def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> F
     """
     from scipy.special import betaincinv
 
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie in (0, 1), not {confidence}")
+    check_probability("confidence", confidence)
     right, tried = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     some = right > 0
     found = betaincinv(np.where(some, right, 1.0), tried - right + 1, 1 - confidence)
@@ -76,8 +75,7 @@ def loss_bound(right: int, guesses: int, confidence: float) -> float:
     """
     from scipy.special import betaincinv
 
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie in (0, 1), not {confidence}")
+    check_probability("confidence", confidence)
     if not right > 0:
         return 0.0
     # The limit of the wrong ones keeps its digits where nearly all guesses are right.

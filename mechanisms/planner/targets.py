@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 
 #: Targets that can be asked for, and their words.
@@ -63,8 +63,7 @@ class Precision:
 
     def width(self, n: int, confidence: float = 0.95) -> float:
         """Return the width of the interval, which is normal from 200 reports on."""
-        if not 0 < confidence < 1:
-            raise ParameterError(f"confidence must lie in (0, 1), not {confidence}")
+        check_probability("confidence", confidence)
         return 2 * two_sided(confidence) * self.standard_error(n)
 
     def floor(self, n: int) -> float:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from mechanisms import coins
 from mechanisms.arrays import Floats, Ints
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
 from mechanisms.estimators.frequency import answer_ends, consistent_shares, norm_sub
 
@@ -386,10 +386,9 @@ def decode(
     names = tuple(candidates)
     if not names or len(set(names)) < len(names):
         raise ParameterError("candidates must be distinct, and at least one")
-    if not 0 < error < 1:
-        raise ParameterError(f"error must lie in (0, 1), got {error}")
-    if false_discovery_rate is not None and not 0 < false_discovery_rate < 1:
-        raise ParameterError(f"false_discovery_rate must lie in (0, 1), got {false_discovery_rate}")
+    check_probability("error", error)
+    if false_discovery_rate is not None:
+        check_probability("false_discovery_rate", false_discovery_rate)
     if not 1 <= design_effect < math.inf:
         raise ParameterError(f"design_effect must be at least 1, got {design_effect}")
     by_level = tuple(int(n) for n in cells[:, :, -1].sum(axis=1))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from mechanisms.channel import Channel
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.exact import ceil_fraction, exp_bounds, log_ratio
 from mechanisms.frozen import NamedTuple, frozen
 
@@ -252,8 +252,7 @@ def rational(value: Number, name: str) -> Fraction:
 
 def _chance(value: Number, name: str) -> Fraction:
     exact = rational(value, name)
-    if not 0 < exact < 1:
-        raise ParameterError(f"{name} must lie in (0, 1), not {value}")
+    check_probability(name, value)
     return exact
 
 

@@ -13,10 +13,10 @@ from math import ceil, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from mechanisms.errors import ParameterError, check_probability
 from mechanisms.estimate import two_sided
 from mechanisms.experiments import Scored, Scores, answer_scores, difference
 from mechanisms.looks import drift_of
-from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from sotto.design.questions import Question
@@ -49,8 +49,7 @@ class Effect:
         if self.first == self.arm:
             raise ParameterError("the two arms of an experiment must differ")
         for name in ("power", "error"):
-            if not 0 < getattr(self, name) < 1:
-                raise ParameterError(f"{name} must lie in (0, 1), not {getattr(self, name):g}")
+            check_probability(name, getattr(self, name))
         if not self.power > self.one_error:
             raise ParameterError(f"power must be above the error, {self.one_error:g}")
 
