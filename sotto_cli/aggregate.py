@@ -109,6 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.log_retention is not None and (args.log is None or not args.follow):
         raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
+    if args.follow and args.as_of is not None:
+        raise ParameterError("--as-of ends what is taken: leave out --follow, which never ends")
     options.check_outside(args.state, args.log)
     if (args.state / "job.json").exists():
         raise ParameterError(f"{args.state} is of a streaming job: --state must be another folder")

@@ -14,6 +14,8 @@ from sotto.plan.compiled import CompiledPlan, Plan
 from sotto.plan.development import is_development
 
 _ENDINGS = (".json", ".yaml", ".yml")
+#: The first bytes of a device's state file, and of a file of results.
+_DATABASE = b"SQLite format 3\0"
 
 
 def plan_of(path: Path) -> Plan:
@@ -44,14 +46,17 @@ def plans_of(
 def checked_output(path: Path) -> Path:
     """Return the file that an output goes to, which it may replace; links are followed.
 
-    Raises ParameterError for a folder, a device or a pipe, which no file may replace, for a link
-    to itself, and if there is no folder to hold the file.
+    Raises ParameterError for a folder, a device, a pipe or a database, which no output may replace,
+    for a link to itself, and if there is no folder to hold the file.
     """
     followed = Path(os.path.realpath(path))
     if followed.is_symlink() or (path.exists() and not path.is_file()):
         raise ParameterError(f"{path} must be a file; got a folder, device, pipe or link to itself")
     if not followed.parent.is_dir():
         raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
+    with suppress(FileNotFoundError, PermissionError), followed.open("rb") as file:
+        if file.read(len(_DATABASE)) == _DATABASE:
+            raise ParameterError(f"{path} is a database: name another file for the output")
     return followed
 
 

@@ -1,6 +1,8 @@
 """The output of ``sotto plan check`` for every type of metric, and the noise behind it."""
 
 import math
+import sqlite3
+from contextlib import closing
 from itertools import product
 
 import numpy as np
@@ -149,6 +151,18 @@ def test_an_output_keeps_the_permissions_of_what_it_replaces(tmp_path):
     loop.symlink_to(loop)
     with pytest.raises(ParameterError, match="link to itself"):
         write_output(loop, b"")
+
+
+def test_no_output_replaces_a_database(tmp_path, capsys):
+    ledger = tmp_path / "device.db"
+    (tmp_path / "plan.yaml").write_text(PLAN, "utf-8")
+    with closing(sqlite3.connect(ledger)) as database:
+        database.execute("CREATE TABLE spent (micro INTEGER)")
+    before = ledger.read_bytes()
+    command = ["plan", "compile", str(tmp_path / "plan.yaml"), "-o", str(ledger)]
+    assert sotto_cli.main(command) == 2
+    assert "is a database: name another file" in capsys.readouterr().err
+    assert ledger.read_bytes() == before
 
 
 def test_what_replaces_a_private_file_is_private_from_the_start(tmp_path):
