@@ -53,6 +53,12 @@ def check_epsilon(epsilon: float | Fraction, most: int = 1000) -> None:
         raise ParameterError(f"epsilon must lie in (0, {most}], not {epsilon}")
 
 
+def check_at_least(name: str, value: float, least: int) -> None:
+    """Refuse a parameter below ``least``, or NaN."""
+    if not value >= least:
+        raise ParameterError(f"{name} must be at least {least}, not {value}")
+
+
 def check_probability(name: str, value: float | Fraction) -> None:
     """Refuse a parameter outside (0, 1)."""
     if not 0 < value < 1:

@@ -51,7 +51,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
-from mechanisms.errors import ParameterError, check_probability
+from mechanisms.errors import ParameterError, check_at_least, check_probability
 from mechanisms.halving import turning
 
 #: Counts of arms that are as unlikely as this are not what was planned.
@@ -189,8 +189,7 @@ def difference(first: Scored, arm: Scored, *, error: float = 0.05, repeats: int 
     [0.1, 0.056, 0.144, 0.0]
     """
     check_probability("error", error)
-    if not repeats >= 1:
-        raise ParameterError(f"repeats must be at least 1, got {repeats}")
+    check_at_least("repeats", repeats, 1)
     if (first.kind, first.item) != (arm.kind, arm.item) or len(first.values) != len(arm.values):
         raise ParameterError("arms are compared by the same estimate of the same level")
     scale = arm.high - arm.low

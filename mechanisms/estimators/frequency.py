@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Mechanism
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.estimate import Estimate, ShareNoise, nothing, share_estimate
 
 
@@ -131,8 +131,7 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> Floats:
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be one row of finite numbers")
-    if not total >= 0:
-        raise ParameterError(f"total must be at least 0, got {total}")
+    check_at_least("total", total, 0)
     if not given.size:
         return given.copy()
     falling = np.sort(given)[::-1]

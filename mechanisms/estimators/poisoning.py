@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bools, Ints
 from mechanisms.base import Mechanism
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.estimators.expectation import GAP, ROUNDING, largest_likelihood
 from mechanisms.estimators.frequency import count_table
 from mechanisms.estimators.tails import (
@@ -147,8 +147,7 @@ def findings(
     seen = np.asarray(pairs, dtype=np.int64)
     if seen.shape != (mechanism.levels, pair_columns(mechanism.levels)) or (seen < 0).any():
         raise ParameterError("pairs must be (levels, 2 levels) numbers that are not negative")
-    if together < 1:
-        raise ParameterError(f"together must be at least 1, not {together}")
+    check_at_least("together", together, 1)
     strata = table.reshape(mechanism.levels, mechanism.strata, -1)
     for found in (
         _coins(mechanism, strata, context),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 
-from mechanisms.errors import ParameterError, check_probability
+from mechanisms.errors import ParameterError, check_at_least, check_probability
 from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 
 #: Targets that can be asked for, and their words.
@@ -57,8 +57,7 @@ class Precision:
 
     def standard_error(self, n: int) -> float:
         """Return the standard error with ``n`` reports, in the unit of the value."""
-        if not n >= 1:
-            raise ParameterError(f"n must be at least 1, not {n}")
+        check_at_least("n", n, 1)
         return self.scale * sqrt(self.variance(n) / n)
 
     def width(self, n: int, confidence: float = 0.95) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 
 #: Half of the mean difference E|X−X'| of two values of [0, 1], uniformly distributed.
 UNIFORM_SPREAD = 1 / 6
@@ -46,8 +46,7 @@ def optimal_sampled(dimensions: int, epsilon: float, spread: float = UNIFORM_SPR
     the epsilon of an answer: least at a = 2.66 for uniform values and at 2.18 in the worst case.
     The 2.5 of Wang et al. (ICDE 2019) is for the Piecewise and Hybrid mechanisms.
     """
-    if not dimensions >= 1:
-        raise ParameterError(f"dimensions must be at least 1, not {dimensions}")
+    check_at_least("dimensions", dimensions, 1)
 
     def variance(sampled: int) -> float:
         return sampled_vector_variance(dimensions, sampled, epsilon, spread)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import exp, expm1, log1p
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 
 #: The largest epsilon of the closed forms.
 MAX_EPSILON = 700
@@ -40,8 +40,7 @@ def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> flo
     """
     check_epsilon(permanent, "permanent")
     check_epsilon(sample, "sample")
-    if not samples >= 1:
-        raise ParameterError(f"samples must be at least 1, not {samples}")
+    check_at_least("samples", samples, 1)
     low, high = sorted((permanent, samples * sample))
     return log1p(expm1(low) * -expm1(-high) / (1 + exp(low - high)))
 
@@ -61,8 +60,7 @@ class Comparison(NamedTuple):
 
 def compare(permanent: float, sample: float, samples: Sequence[int], n: int) -> list[Comparison]:
     """Compare relaxation with noisy sampling at equal cost of n clients, by number of samples."""
-    if not n >= 1:
-        raise ParameterError(f"n must be at least 1, not {n}")
+    check_at_least("n", n, 1)
     rows = []
     for count in samples:
         epsilon = noisy_sampling_epsilon(permanent, sample, count)
