@@ -27,10 +27,10 @@ HEAP = 192
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """kafka-python leaves sockets of refused connections to the garbage collector."""
+    """kafka-python leaves sockets of refused connections to the garbage collector, also of TLS."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl)"))
 
 
 @pytest.fixture(scope="session", autouse=True)
