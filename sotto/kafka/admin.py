@@ -46,13 +46,30 @@ class TopicAdmin:
             how = f"{topic.name} --sinks" if sink else topic.name
             raise BrokerError(
                 f"there is no topic {topic}{there}: create it with sotto topics create {how}, "
-                "or correct the name"
+                "correct the name, or take a user who may read it"
             )
 
     def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
-        """Return the description of a topic; raises BrokerError if it does not exist."""
+        """Return the description of a topic.
+
+        Raises BrokerError if it does not exist, or this user may not read its settings.
+        """
+        from kafka.admin import ConfigResource, ConfigResourceType
+
         self.require(topic)
-        return self._described(str(topic))
+        name = str(topic)
+        (described,) = self._admin.describe_topics([name])
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name)]
+        answer = self._admin.describe_configs(resources, config_filter="all")
+        settings: dict[str, dict[str, Any]] = answer["topic"][name]
+        if not settings:
+            raise BrokerError(f"topic {name}: the user may not read its settings: take another")
+        return FoundTopic(
+            partitions=len(described["partitions"]),
+            replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
+            settings={name: str(setting["value"]) for name, setting in settings.items()},
+            id=str(described["topic_id"]),
+        )
 
     def id_of(self, topic: str) -> str:
         """Return the id that the broker gave a topic; empty if there is none of this name."""
@@ -60,21 +77,6 @@ class TopicAdmin:
             return ""
         (described,) = self._admin.describe_topics([topic])
         return str(described["topic_id"])
-
-    def _described(self, name: str) -> FoundTopic:
-        from kafka.admin import ConfigResource, ConfigResourceType
-
-        (described,) = self._admin.describe_topics([name])
-        resource = ConfigResource(ConfigResourceType.TOPIC, name)
-        settings: dict[str, dict[str, Any]] = self._admin.describe_configs(
-            [resource], config_filter="all"
-        )["topic"][name]
-        return FoundTopic(
-            partitions=len(described["partitions"]),
-            replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
-            settings={name: str(setting["value"]) for name, setting in settings.items()},
-            id=str(described["topic_id"]),
-        )
 
     def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
         """Return the description of a topic that can be used (:meth:`ReportTopic.faults`).
