@@ -315,14 +315,10 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch, error):
         sotto_cli.main(["probe"])
 
 
-def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "sotto", *map(str, arguments)],
-        capture_output=True,
-        timeout=600,
-        check=False,
-        **options,
-    )
+def command(*arguments, stdout=subprocess.PIPE, **options):
+    words = [sys.executable, "-m", "sotto", *map(str, arguments)]
+    options |= {"stdout": stdout, "stderr": subprocess.PIPE}
+    return subprocess.run(words, timeout=600, check=False, **options)
 
 
 @pytest.mark.real_randomness
@@ -330,14 +326,19 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "sotto", "plan", "check", plan_file],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            timeout=600,
-            check=False,
-        )
+        done = command("plan", "check", plan_file, stdout=closed)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.real_randomness
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_output_changes_neither_status_nor_what_is_said(plan_file, closed):
+    whole = command("plan", "check", plan_file)
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *whole.args]
+    done = subprocess.run(words, capture_output=True, timeout=600, check=False)
+    assert done.returncode == whole.returncode == 0
+    assert done.stdout == (b"" if ">&-" in closed.split() else whole.stdout)
+    assert done.stderr == (b"" if "2>&-" in closed else whole.stderr)
 
 
 def test_a_pipe_is_no_output_and_is_not_read(plan_file, tmp_path, capsys):
