@@ -46,13 +46,13 @@ class TopicAdmin:
             how = f"{topic.name} --sinks" if sink else topic.name
             raise BrokerError(
                 f"there is no topic {topic}{there}: create it with sotto topics create {how}, "
-                "correct the name, or take a user who may read it"
+                "correct the name, or take a user who may see it"
             )
 
     def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
-        """Return the description of a topic.
+        """Return the description of a topic; raises BrokerError if it does not exist.
 
-        Raises BrokerError if it does not exist, or this user may not read its settings.
+        It has no settings if this user may not read them: who reads a topic needs only its size.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -62,8 +62,6 @@ class TopicAdmin:
         resources = [ConfigResource(ConfigResourceType.TOPIC, name)]
         answer = self._admin.describe_configs(resources, config_filter="all")
         settings: dict[str, dict[str, Any]] = answer["topic"][name]
-        if not settings:
-            raise BrokerError(f"topic {name}: the user may not read its settings: take another")
         return FoundTopic(
             partitions=len(described["partitions"]),
             replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
@@ -81,7 +79,8 @@ class TopicAdmin:
     def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
         """Return the description of a topic that can be used (:meth:`ReportTopic.faults`).
 
-        Raises BrokerError if it does not exist, or cannot be used: all reasons, a line each.
+        Raises BrokerError if it does not exist, this user may not read its settings, or it cannot
+        be used: all reasons, a line each.
         """
         found = self.find(topic)
         return _usable(topic, found, topic.faults(found, horizon, reading=reading))
@@ -151,6 +150,8 @@ class TopicAdmin:
 
 
 def _usable(topic: ReportTopic | SinkTopic, found: FoundTopic, faults: list[str]) -> FoundTopic:
+    if not found.settings:
+        raise BrokerError(f"topic {topic}: this user may not read its settings: take another")
     if faults:
         raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in faults))
     return found
