@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -99,9 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     # Matrices are small: a thread of numpy's for each core takes more time than it saves.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # An output that was closed before the start is None, and its number would be the next file's.
-    outputs = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (each or open(os.devnull, "w") for each in outputs)  # noqa: SIM115
+    # Streams that were closed before the start lead nowhere, also those of children: the next file
+    # would have their number, and get what a library or a child writes to standard error.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    nowhere = partial(open, os.devnull, "w", errors="backslashreplace")
+    sys.stdout, sys.stderr = sys.stdout or nowhere(), sys.stderr or nowhere()
     try:
         parsed = _parsed(given)
         status: int = parsed.run(parsed) or ExitStatus.DONE
@@ -147,7 +152,8 @@ def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = _Parser(prog="sotto", **_help_of(__doc__))
     parser.add_argument("--version", action="version", version=f"sotto {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in given[:1] if given and given[0] in COMMANDS else COMMANDS:
+    wanted = given[0] if given else ""
+    for name in [wanted] if wanted in COMMANDS else COMMANDS:
         module = command_module(name)
         about = _help_of(module.__doc__)
         first = about["description"].partition("\n")[0].rstrip(".")

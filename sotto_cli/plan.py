@@ -118,7 +118,7 @@ def _compile(args: argparse.Namespace) -> int:
     output = args.output or args.plan.with_suffix(".dev.json" if args.development else ".json")
     _warn_of_same_version(output, compiled)
     _write_beside(args.plan, output, compiled.to_json())
-    print(compiled.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout, flush=True)
+    print(compiled.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout)
     return _warned(plan, args)
 
 
@@ -151,6 +151,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     _refuse_ended(plan)
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
     found += linking.warnings(plan.metrics)
+    sys.stdout.flush()
     for line in found:
         options.warn(line)
     return ExitStatus.found(found and args.strict)
