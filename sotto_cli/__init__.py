@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -99,6 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     # Matrices are small: a thread of numpy's for each core takes more time than it saves.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Streams that were closed before the start lead nowhere, also those of children: the next file
+    # would have their number, and get what a library or a child writes to standard error.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    nowhere = partial(open, os.devnull, "w", errors="backslashreplace")
+    sys.stdout, sys.stderr = sys.stdout or nowhere(), sys.stderr or nowhere()
     try:
         parsed = _parsed(given)
         status: int = parsed.run(parsed) or ExitStatus.DONE

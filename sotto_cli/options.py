@@ -34,8 +34,7 @@ N = TypeVar("N", int, float)
 def add_address(parser: argparse.ArgumentParser, port: int) -> None:
     """Declare ``--listen`` and ``--port``."""
     add(parser, "--listen ADDRESS", "where to listen", "127.0.0.1")
-    where = "where to listen; 0 for any free one"
-    add(parser, "--port N", where, port, type=whole(0, 65535))
+    add(parser, "--port N", "where to listen; 0 for any free one", port, type=whole(0, 65535))
 
 
 def add_listen(parser: argparse.ArgumentParser, port: int) -> None:

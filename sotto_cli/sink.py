@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--database URL", "sqlite:///FILE, postgresql+psycopg://… or duckdb:///FILE", required=True)
     add("--follow")
     add("--every DURATION", "how often to look", "1s", type=options.interval)
-    other = "put another topic's or job's results in the place of those in the database"
-    add("--replace", other)
+    add("--replace", "put another topic's or job's results in the place of those in the database")
 
 
 def run(args: argparse.Namespace) -> int:

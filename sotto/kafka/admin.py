@@ -46,13 +46,28 @@ class TopicAdmin:
             how = f"{topic.name} --sinks" if sink else topic.name
             raise BrokerError(
                 f"there is no topic {topic}{there}: create it with sotto topics create {how}, "
-                "or correct the name"
+                "correct the name, or take a user who may see it"
             )
 
     def find(self, topic: ReportTopic | SinkTopic) -> FoundTopic:
-        """Return the description of a topic; raises BrokerError if it does not exist."""
+        """Return the description of a topic; raises BrokerError if it does not exist.
+
+        It has no settings if this user may not read them: who reads a topic needs only its size.
+        """
+        from kafka.admin import ConfigResource, ConfigResourceType
+
         self.require(topic)
-        return self._described(str(topic))
+        name = str(topic)
+        (described,) = self._admin.describe_topics([name])
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name)]
+        answer = self._admin.describe_configs(resources, config_filter="all")
+        settings: dict[str, dict[str, Any]] = answer["topic"][name]
+        return FoundTopic(
+            partitions=len(described["partitions"]),
+            replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
+            settings={name: str(setting["value"]) for name, setting in settings.items()},
+            id=str(described["topic_id"]),
+        )
 
     def id_of(self, topic: str) -> str:
         """Return the id that the broker gave a topic; empty if there is none of this name."""
@@ -61,25 +76,11 @@ class TopicAdmin:
         (described,) = self._admin.describe_topics([topic])
         return str(described["topic_id"])
 
-    def _described(self, name: str) -> FoundTopic:
-        from kafka.admin import ConfigResource, ConfigResourceType
-
-        (described,) = self._admin.describe_topics([name])
-        resource = ConfigResource(ConfigResourceType.TOPIC, name)
-        settings: dict[str, dict[str, Any]] = self._admin.describe_configs(
-            [resource], config_filter="all"
-        )["topic"][name]
-        return FoundTopic(
-            partitions=len(described["partitions"]),
-            replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
-            settings={name: str(setting["value"]) for name, setting in settings.items()},
-            id=str(described["topic_id"]),
-        )
-
     def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
         """Return the description of a topic that can be used (:meth:`ReportTopic.faults`).
 
-        Raises BrokerError if it does not exist, or cannot be used: all reasons, a line each.
+        Raises BrokerError if it does not exist, this user may not read its settings, or it cannot
+        be used: all reasons, a line each.
         """
         found = self.find(topic)
         return _usable(topic, found, topic.faults(found, horizon, reading=reading))
@@ -149,6 +150,8 @@ class TopicAdmin:
 
 
 def _usable(topic: ReportTopic | SinkTopic, found: FoundTopic, faults: list[str]) -> FoundTopic:
+    if not found.settings:
+        raise BrokerError(f"topic {topic}: this user may not read its settings: take another")
     if faults:
         raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in faults))
     return found

@@ -78,5 +78,4 @@ def lines(found: Mapping[str, Held]) -> list[str]:
         counted = sum(line.counted is not None for each in held.ledgers for line in each.chains)
         remark = "forgotten already" if held.forgotten else "" if held.ledgers else "nothing open"
         rows.append((name[:8], periods or remark, f"{counted:,}", f"{held.quarantined:,}"))
-    head = ["pseudonym", "period from", "reports that count", "in quarantine"]
-    return table(head, rows)
+    return table(["pseudonym", "period from", "reports that count", "in quarantine"], rows)

@@ -81,8 +81,7 @@ def _swept(args: argparse.Namespace, what: str) -> list[str]:
     from pipelines.maintenance.checkpoints import KEEP, sweep_checkpoints
 
     keep = KEEP if args.keep is None else args.keep
-    manager = JobManager(args.flink)
-    found = sweep_checkpoints(args.checkpoints, manager, keep, dry_run=args.dry_run)
+    found = sweep_checkpoints(args.checkpoints, JobManager(args.flink), keep, dry_run=args.dry_run)
     number = f"{len(found.folders):,} ended jobs"
     return [*map(str, found.folders), f"checkpoints of {number} {what}, {found.size / 1e6:,.1f} MB"]
 

@@ -83,18 +83,17 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
 
     topic = ReportTopic(args.name, args.epoch, args.partitions)
     stay = _stay(args.plan, topic)
-    horizon = stay.horizon
-    retention = horizon if args.retention is None else args.retention
-    if retention < horizon:
+    retention = stay.horizon if args.retention is None else args.retention
+    if retention < stay.horizon:
         raise ParameterError(
             f"--retention {duration_text(retention)} is shorter than the plans accept reports for: "
-            f"give at least {duration_text(horizon)}"
+            f"give at least {duration_text(stay.horizon)}"
         )
     principals = {role: who for role in ROLES if (who := getattr(args, role)) is not None}
     wanted = grants(topic, principals, sinks=args.sinks)
     with connected(broker) as topics:
         made = topics.create(topic, args.replicas, retention)
-        lines = [_made(topic, made), *_words(topics.check(topic, horizon))]
+        lines = [_made(topic, made), *_words(topics.check(topic, stay.horizon))]
         for sink in _sinks(args, topic):
             partitions = 1 if sink.kind == "estimates" else topic.partitions
             made = topics.create_sink(sink, partitions, args.replicas, stay)

@@ -83,8 +83,7 @@ def test_damage_and_what_was_appended_at_another_time_stay_behind(broker, topic,
 def test_replay_sends_to_a_topic_and_warns_of_what_comes_late(
     broker, topic, replayed, tmp_path, capsys
 ):
-    where = ["--topic", str(topic), "--kafka", broker.servers]
-    assert replayed(400, *where) == 0
+    assert replayed(400, "--topic", str(topic), "--kafka", broker.servers) == 0
     assert "60 of 60 rows are older than the plan accepts" in capsys.readouterr().err
     result = aggregated(broker, topic, tmp_path / "state")
     assert (list(result.rejects), result.tally.counted) == (["late"], 0)

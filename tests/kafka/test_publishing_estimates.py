@@ -158,8 +158,7 @@ def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_ther
         assert job.aggregate().unpublished == ""
     job.sink()
     # It takes at once what the other has taken in two runs.
-    told = job.aggregate(copy).unpublished
-    assert "does not know: it was restored from a copy" in told
+    assert "does not know: it was restored from a copy" in job.aggregate(copy).unpublished
     assert job.sink() == Transferred()
     job.check()
 

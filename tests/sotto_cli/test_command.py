@@ -156,8 +156,7 @@ def test_a_plan_that_asks_for_much_is_warned_of_and_strict_makes_it_an_error(
     plan_file.write_text(text)
     status, out, err = run(capsys, "plan", action, plan_file)
     assert (status, bool(out)) == (0, True)
-    lines = err.splitlines()
-    assert [line.split(": ")[1] for line in lines] == ["warning"] * 4
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["warning"] * 4
     assert "metric 'dest': a value can cost 40.0, above 4" in err
     assert "metric 'distance': a value can cost " in err
     assert "a period (1d) can cost " in err
@@ -315,14 +314,10 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch, error):
         sotto_cli.main(["probe"])
 
 
-def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "sotto", *map(str, arguments)],
-        capture_output=True,
-        timeout=600,
-        check=False,
-        **options,
-    )
+def command(*arguments, stdout=subprocess.PIPE, **options):
+    words = [sys.executable, "-m", "sotto", *map(str, arguments)]
+    options |= {"stdout": stdout, "stderr": subprocess.PIPE}
+    return subprocess.run(words, timeout=600, check=False, **options)
 
 
 @pytest.mark.real_randomness
@@ -330,14 +325,28 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "sotto", "plan", "check", plan_file],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            timeout=600,
-            check=False,
-        )
+        done = command("plan", "check", plan_file, stdout=closed)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.real_randomness
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("suffix", "status"), [("", 0), ("\udcff", 2)])
+def test_a_closed_output_changes_neither_status_nor_words(plan_file, closed, suffix, status):
+    whole = command("plan", "check", f"{plan_file}{suffix}")
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *whole.args]
+    done = subprocess.run(words, capture_output=True, timeout=600, check=False)
+    assert done.returncode == whole.returncode == status
+    assert done.stdout == (b"" if ">&-" in closed.split() else whole.stdout)
+    assert done.stderr == (b"" if "2>&-" in closed else whole.stderr)
+
+
+@pytest.mark.real_randomness
+def test_no_file_takes_the_place_of_a_closed_stream_here_or_in_a_child():
+    child = "os.execlp('sh', 'sh', '-c', 'true 3<&0 4>&1 5>&2')"
+    code = f"import os, sotto_cli; sotto_cli.main(['plan']); {child}"
+    words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code]
+    assert subprocess.run(words, timeout=600, check=False).returncode == 0
 
 
 def test_a_pipe_is_no_output_and_is_not_read(plan_file, tmp_path, capsys):

@@ -65,8 +65,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read(state: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, object]]:
     capsys.readouterr()
-    given = ["estimates", "--state", str(state), "--format", "json", *more]
-    assert main(given) == 0
+    assert main(["estimates", "--state", str(state), "--format", "json", *more]) == 0
     found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
     return found
 
@@ -135,8 +134,7 @@ def test_figures_of_rows_and_of_tables_are_those_of_all_reports(state: Path) -> 
 def test_a_database_without_a_state_directory_has_averages_alone(state: Path) -> None:
     url, plan = f"sqlite:///{state / 'results.db'}", ResultsReader.of_state(state).plans()
     alone = ResultsReader(url, plans=plan)
-    kinds = {row.kind for row in alone.range_estimates(WindowRange("startup"))}
-    assert kinds == {"mean"}
+    assert {row.kind for row in alone.range_estimates(WindowRange("startup"))} == {"mean"}
     with pytest.raises(ParameterError, match=r"strings .*state directory"):
         alone.range_estimates(WindowRange("page"))
     with pytest.raises(ParameterError, match="give it with --plan"):

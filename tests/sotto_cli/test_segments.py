@@ -44,8 +44,7 @@ def replay(*more):
 
 @pytest.mark.slow
 def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
-    named = ["--segment", "os=platform", "--segment", "app=app_version"]
-    assert replay(*named) == 0
+    assert replay("--segment", "os=platform", "--segment", "app=app_version") == 0
     attributes = parse_plan(PLAN).compile().attributes
     cells = []
     for reader in map(LogReader, partitions(folder / "log")):
