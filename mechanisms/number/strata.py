@@ -342,7 +342,8 @@ class QuantileRegion:
         is in each: beyond eight of them it is less by the square of 8 over their number, which in
         simulations is enough for densities that fall by a factor of 20 within the range. In a gap,
         and where reports show that the density changes from stratum to stratum, it is always half a
-        stratum: most of the values may lie in a few strata, and anywhere in them.
+        stratum: most of the values may lie in a few strata, and anywhere in them. Interpolation
+        hides more than that if they lie within two strata.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
@@ -420,8 +421,8 @@ class QuantileRegion:
         fit = -falling_fit(-shares, weights)
         steps = np.diff(fit) * np.sqrt((weights[:-1] + weights[1:]) / 2)
         # The mode "same" would return five values for fewer than five steps.
-        sums, counts = (np.convolve(x, np.ones(5))[2:-2] for x in (steps, np.ones_like(steps)))
-        part = np.clip((sums / counts - 0.2) / 0.8, 0.0, 1.0)
+        near = (np.convolve(steps, np.ones(5)) / np.convolve(np.ones_like(steps), np.ones(5)))[2:-2]
+        part = np.clip((near - 0.2) / 0.8, 0.0, 1.0)
         gap = np.minimum(np.arange(pieces + 1) // GRID, count - 2)
         u = np.arange(pieces + 1) / GRID - gap
         critical: Floats = limit + part[gap] * (chi_square * ((1 - u) ** 2 + u**2) - limit)
