@@ -109,20 +109,20 @@ class Hybrid(FloatMechanism):
     """
 
     @property
-    def share(self) -> float:
-        """How often it answers by the Piecewise Mechanism."""
-        return -expm1(-self.epsilon / 2) if self.epsilon > HYBRID_FROM else 0.0
+    def bit_share(self) -> float:
+        """How often it answers by Duchi's bit."""
+        return exp(-self.epsilon / 2) if self.epsilon > HYBRID_FROM else 1.0
 
     def variance(self, x: float) -> float:
         """Return the variance, above epsilon 0.61 the same for all x."""
         piecewise, bit = Piecewise(self.epsilon), Duchi(self.epsilon)
-        return self.share * piecewise.variance(x) + (1 - self.share) * bit.variance(x)
+        return (1 - self.bit_share) * piecewise.variance(x) + self.bit_share * bit.variance(x)
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         piecewise = Piecewise(self.epsilon).simulate(values, generator)
         bit = Duchi(self.epsilon).simulate(values, generator)
-        chosen = generator.random(len(values)) < self.share
-        return np.where(chosen, piecewise, bit)
+        chosen = generator.random(len(values)) < self.bit_share
+        return np.where(chosen, bit, piecewise)
 
 
 @dataclass(frozen=True)

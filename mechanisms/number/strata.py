@@ -243,9 +243,8 @@ class Survival:
 
     def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
-        fit = falling_fit(
-            self.strata.means[:, 0] / self.present, self.strata.reports.astype(np.float64)
-        )
+        reports = self.strata.reports.astype(np.float64)
+        fit = falling_fit(self.strata.means[:, 0] / self.present, reports)
         falling: Floats = np.clip(fit, 0.0, 1.0)
         return falling
 
@@ -341,8 +340,10 @@ class QuantileRegion:
         Values lie further to a side where their density is higher than the line between two middles
         says: by half a stratum at most. The more strata there are, the straighter the distribution
         is in each: beyond eight of them it is less by the square of 8 over their number, which in
-        simulations is enough for densities that fall by a factor of 20 within the range. In a
-        gap it is always half a stratum.
+        simulations is enough for densities that fall by a factor of 20 within the range. In a gap,
+        and where reports show that the density changes from stratum to stratum, it is always half a
+        stratum: most of the values may lie in a few strata, and anywhere in them. Interpolation
+        hides more than that if they lie within two strata.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
@@ -352,7 +353,10 @@ class QuantileRegion:
         width = float(survival.strata.weights.max())
         part = np.clip((steep - flat) / np.maximum(steep, 1e-300), 0.0, 1.0)
         edges = side * (knots[1:] if side > 0 else knots[:-1])
-        most = width / 2 if self.in_gap else min(width / 2, 32 * width**3)
+        # Two standard errors of a difference of two rises, each of two strata.
+        noise = 4 / math.sqrt(float(self._precisions(self.tau).min()))
+        known = self.in_gap | ((steep - flat) * width > noise)
+        most = np.where(known, width / 2, min(width / 2, 32 * width**3))
         moved = np.minimum(edges, side * end) + part * most
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
@@ -417,9 +421,8 @@ class QuantileRegion:
         fit = -falling_fit(-shares, weights)
         steps = np.diff(fit) * np.sqrt((weights[:-1] + weights[1:]) / 2)
         # The mode "same" would return five values for fewer than five steps.
-        five = np.ones(5)
-        around = (np.convolve(steps, five) / np.convolve(np.ones_like(steps), five))[2:-2]
-        part = np.clip((around - 0.2) / 0.8, 0.0, 1.0)
+        near = (np.convolve(steps, np.ones(5)) / np.convolve(np.ones_like(steps), np.ones(5)))[2:-2]
+        part = np.clip((near - 0.2) / 0.8, 0.0, 1.0)
         gap = np.minimum(np.arange(pieces + 1) // GRID, count - 2)
         u = np.arange(pieces + 1) / GRID - gap
         critical: Floats = limit + part[gap] * (chi_square * ((1 - u) ** 2 + u**2) - limit)

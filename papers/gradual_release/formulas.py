@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, expm1, fsum
+from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
 from mechanisms.errors import UnrelatedLevelsError
@@ -124,9 +124,9 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
 def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
     """Return unbiased shares of categories from counts of generalized responses (equation 7).
 
-    They sum to 1 and may leave [0, 1].
+    They sum to 1 and may leave [0, 1]. Without reports they are NaN.
     """
-    n, m = sum(counts), len(counts)
+    n, m = sum(counts) or nan, len(counts)
     # λ + (m λ − 1)/(e^ε − 1), where m λ − 1 is computed from counts without rounding.
     return [count / n + (m * count - n) / n / expm1(epsilon) for count in counts]
 
@@ -167,7 +167,8 @@ class MixedCount:
 def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount:
     """Estimate how many bits are set from each client's newest binary response, at its epsilon.
 
-    Older reports of a client are degradations of the newest and say nothing more.
+    Older reports of a client are degradations of the newest and say nothing more. Without reports
+    the mean and its noise are NaN.
     """
     sizes = Counter(epsilons)
     ones = Counter(epsilon for report, epsilon in zip(reports, epsilons, strict=True) if report)
@@ -176,9 +177,9 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
         epsilon: ones[epsilon] + (2 * ones[epsilon] - n) / expm1(epsilon)
         for epsilon, n in sizes.items()
     }
-    least = min(noise.values())
+    least = min(noise.values(), default=nan)
     weights = {epsilon: least / noise[epsilon] for epsilon in sizes}
-    total = fsum(weights[epsilon] * n for epsilon, n in sizes.items())
+    total = fsum(weights[epsilon] * n for epsilon, n in sizes.items()) or nan
     return MixedCount(
         fsum(set_bits.values()),
         fsum(n * noise[epsilon] for epsilon, n in sizes.items()),

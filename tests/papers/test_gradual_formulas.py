@@ -97,6 +97,11 @@ def test_shares_lose_nothing(epsilon: float, counts: list[int]) -> None:
         assert close(bit_noise(epsilon), power / (power - 1) ** 2)
 
 
+def test_without_reports_counts_are_zero_and_shares_not_a_number() -> None:
+    assert str(response_shares(1.0, [0, 0])) == "[nan, nan]"
+    assert repr(tuple(vars(mixed_count([], [])).values())) == "(0.0, 0.0, nan, nan)"
+
+
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 1), EPSILONS), min_size=1, max_size=30))
 @example([(1, 1e-12), (0, 1e-12)])
