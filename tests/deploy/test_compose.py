@@ -37,7 +37,7 @@ GIB = 1 << 30
 
 
 COMPOSE, SERVICES, of_profile = WHOLE.document, WHOLE.services, WHOLE.of_profile
-#: What is checked of every deployment: a file, its profile, and the bytes of memory it may take.
+#: Deployments: a file, its profile, and the most bytes of memory that they may take.
 DEPLOYMENTS = [
     pytest.param(WHOLE, "flink", 8 * GIB, id="flink"),
     pytest.param(WHOLE, "aggregate", 8 * GIB, id="aggregate"),
