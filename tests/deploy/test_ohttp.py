@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from local_server import Answer
+from log_records import records_of
 from oblivious import Relay, served
 from plan_texts import plan_head
 
@@ -21,7 +22,6 @@ from clientsdk.testing import FakeClock, SeededClient
 from deploy.ohttp import service
 from deploy.ports import free_ports
 from sotto.clocks import now_ms
-from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import load_plan
 from sotto.wire.format import pseudonym_of
 
@@ -190,11 +190,7 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     # every draw: the devices' draws are seeded.
     assert float(rows["red"]["value"]) > float(rows["blue"]["value"]) > 0.2, rows
 
-    stored = [
-        record.body
-        for partition in partitions(collector.folder / "log")
-        for record in LogReader(partition).records()
-    ]
+    stored = [record.body for record in records_of(collector.folder / "log")]
     assert len(stored) == DEVICES + 1
     pseudonyms = {pseudonym_of(message) for message in stored}
     assert len(pseudonyms) == DEVICES

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 from decode_reference import reference_decode
+from log_records import records_of
 from numpy.typing import NDArray
 from step_reference import Row, Rules, Vectors, count_vectors
 
 from pipelines.aggregation.counts import WindowKey
 from pipelines.aggregation.pairs import columns
-from sotto.log.reader import LogReader, LogRecord, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
@@ -54,11 +54,9 @@ def expected(log: Path, registry: Registry) -> Expected:
 
 def _rows(log: Path, registry: Registry, fates: Counter[str]) -> Iterator[Row]:
     """Yield the rows that the step is given, and count all by what becomes of them before."""
-    records = [record for lane in partitions(log) for record in LogReader(lane).records()]
-    sound = [record for record in records if isinstance(record, LogRecord)]
-    assert len(sound) == len(records)
+    records = records_of(log)
     accepted, rejected, untimely = reference_decode(
-        [record.body for record in sound], [record.append for record in sound], registry
+        [each.body for each in records], [each.append for each in records], registry
     )
     for reason, _, _, rows in rejected:
         fates[Reason(reason).label] += rows or 1
