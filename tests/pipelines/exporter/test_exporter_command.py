@@ -50,24 +50,3 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop(job):
             assert answer.status == 200
             found = samples(answer.read().decode())
     assert value(found, "sotto_source_status", source="log", status="ok") == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "--state or --database"),
-        (["--state", "x", "--max-series", "-1"], "--max-series: '-1'"),
-        (["--state", "x", "--port", "70000"], "--port: '70000'"),
-        (["--state", "x", "--max-age", "soon"], "soon"),
-        (["--state", "x", "--kafka", "localhost:1"], "--topic"),
-        (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
-        (["--state", "x", "--plan", "plan.yaml"], "are for streaming jobs"),
-        (["--database", "sqlite:///x.db", "--log", "x"], "--log goes with --state"),
-        (["--database", "nonsense"], "the database cannot be used"),
-        (["--database", "sqlite://"], "name a file, as sqlite:"),
-        (["--state", "x", "--listen", "nowhere.invalid"], "nowhere.invalid"),
-    ],
-)
-def test_what_cannot_be_is_refused(given, message, capsys):
-    assert main(["exporter", *given]) == 2
-    assert message in capsys.readouterr().err
