@@ -580,11 +580,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("extra", "says"),
         [
-            (["--map", "colour"], "must be NAME=COLUMN"),
             (["--map", "hue=colour"], "no metric or measure 'hue'; it has colour, size, good"),
-            (["--processes", "0"], "--processes: '0' must be a whole number, in [1, 64]"),
-            (["--until", "later"], "--until: 'later' must be a time"),
-            (["--plan", "no-such-plan.yaml"], "no-such-plan.yaml"),
             (["--input", "no-such.csv"], "--input no-such.csv must be a file"),
         ],
     )
