@@ -20,7 +20,7 @@ class Request:
     body: bytes
     #: The address of its connection.
     client: tuple[str, int] = field(compare=False)
-    #: The connection itself, for an answer that is no whole HTTP.
+    #: The connection itself, one object for all its requests; for an answer that is no whole HTTP.
     handler: BaseHTTPRequestHandler = field(compare=False, repr=False)
 
 

@@ -47,9 +47,11 @@ def sotto(*command: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip().rstrip("/")
-        finally:
             process.terminate()
             process.wait(PATIENCE)
+        finally:
+            # One that does not end when it is told to would be waited for without an end.
+            process.kill()
     assert process.returncode == 0
 
 

@@ -28,7 +28,8 @@ class Collector(LocalServer):
 
     @property
     def bodies(self) -> list[bytes]:
-        return [asked.body for asked in self.requests if asked.path == "/v1/reports"]
+        reports = "POST", "/v1/reports"
+        return [asked.body for asked in self.requests if (asked.method, asked.path) == reports]
 
     @property
     def connections(self) -> list[tuple[str, int]]:

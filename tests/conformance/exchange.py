@@ -54,10 +54,10 @@ class _Server(LocalServer):
     @property
     def asked(self) -> list[dict[str, Any]]:
         """The requests as vectors have them, with the numbers of their connections."""
-        connections = list(dict.fromkeys(each.client for each in self.requests))
+        connections = list(dict.fromkeys(each.handler for each in self.requests))
         return [
             {
-                "connection": 1 + connections.index(each.client),
+                "connection": 1 + connections.index(each.handler),
                 "method": each.method,
                 "path": each.path,
                 "headers": {

@@ -75,7 +75,7 @@ def test_an_alert_is_posted_once_and_again_with_the_same_bytes(made):
         notifier.send(alert(), NOW)
     first, second = server.requests
     assert first == second
-    assert first.path == PATH
+    assert (first.method, first.path) == ("POST", PATH)
     assert first.headers["Content-Type"] == "application/json"
     assert "colour red rose from 20 % by 10 points" in json.loads(first.body)["text"]
 

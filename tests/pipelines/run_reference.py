@@ -48,7 +48,7 @@ def expected(log: Path, registry: Registry) -> Expected:
         )
         fates["revoked"] += rules.rejected(rows)
     fates["counted"] = reports.total()
-    vectors = count_vectors(reports, pairs, registry, lambda number: [*divmod(number, 2**64)][::-1])
+    vectors = count_vectors(reports, pairs, registry, _halves)
     return Expected(_by_window(vectors, registry), audits, fates)
 
 
@@ -68,6 +68,11 @@ def _rows(log: Path, registry: Registry, fates: Counter[str]) -> Iterator[Row]:
             if timely or not (over or period > append // registry.period):
                 ids = (int.from_bytes(each, "little") for each in (pseudonym, chain))
                 yield Row(*ids, metric, event, level, payload, timely, append, cell)
+
+
+def _halves(identifier: int) -> list[int]:
+    """Return the lower and the upper 64 bits of an id."""
+    return [identifier % 2**64, identifier // 2**64]
 
 
 def _by_window(vectors: Vectors, registry: Registry) -> dict[WindowKey, list[list[int]]]:

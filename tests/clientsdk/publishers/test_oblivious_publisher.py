@@ -73,7 +73,7 @@ def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
     # To the relay it is a request like that of a message, and has a connection of its own.
     report, asked = relay.requests
     assert len(asked.body) == len(report.body)
-    assert (asked.headers, asked.path) == (report.headers, report.path)
+    assert (asked.method, asked.path, asked.headers) == (report.method, report.path, report.headers)
     assert asked.client != report.client
     behind.answer = known(404)
     with pytest.raises(PublishError, match="404"):
@@ -98,7 +98,7 @@ def test_the_relay_sees_no_byte_of_a_message(relay, behind, publisher):
     publisher.publish(3, sent)
     (passed,) = relay.requests
     assert messages_in(behind.requests[0]) == [sent]
-    assert passed.path == "/relay"
+    assert (passed.method, passed.path) == ("POST", "/relay")
     assert passed.headers == {
         "Host": f"127.0.0.1:{relay.server_port}",
         "Accept-Encoding": "identity",
