@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 from device_plans import metric, plan
+from log_records import records_of
 from waiting import wait_until
 
-from sotto.log.reader import LogReader, LogRecord, partitions
+from sotto.log.reader import LogRecord
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
 
@@ -109,13 +110,7 @@ class LiveCollector:
 
     def records(self) -> list[LogRecord]:
         """Return what is in its log."""
-        found = []
-        for path in partitions(self.log):
-            reader = LogReader(path)
-            found += [
-                each for each in reader.records(0, reader.end()) if isinstance(each, LogRecord)
-            ]
-        return found
+        return records_of(self.log)
 
 
 def received(connection: socket.socket) -> bytes:

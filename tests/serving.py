@@ -37,6 +37,25 @@ def running(
 
 
 @contextmanager
+def sotto(*command: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a command of ours that serves; yield its process and the address that it prints.
+
+    It has to end well when it is told to.
+    """
+    words = [sys.executable, "-m", "sotto", *map(str, command)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip().rstrip("/")
+            process.terminate()
+            process.wait(PATIENCE)
+        finally:
+            # One that does not end when it is told to would be waited for without an end.
+            process.kill()
+    assert process.returncode == 0
+
+
+@contextmanager
 def caddy(folder: Path, config: Path, **settings: str) -> Iterator[Path]:
     """Run Caddy, or skip the test where there is none; yield its log."""
     places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}

@@ -10,10 +10,8 @@ import time
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler
-from typing import NamedTuple
 
-from local_server import LocalServer
+from local_server import Answer, LocalServer, Request
 from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyPair
 
 KEM = KEMId.DHKEM_X25519_HKDF_SHA256
@@ -79,28 +77,22 @@ def served(url: str) -> bytes:
     raise TimeoutError(f"nobody serves {url}")
 
 
-class Passed(NamedTuple):
-    """A request that was sent to a relay."""
-
-    client: tuple[str, int]
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-
 class Relay(LocalServer):
     """Passes a request's body on, or answers as a test says, and keeps all that it sees."""
 
     def __init__(self, gateway: str = "") -> None:
-        super().__init__(_Handler)
+        super().__init__(self.relayed)
         self.url += "/relay"
         #: Host and port of the gateway.
         self.gateway = gateway
-        self.passed: list[Passed] = []
-        self.answers: list[tuple[int, bytes]] = []
-        self.answer: Callable[[bytes], tuple[int, dict[str, str], bytes]] = self.forward
+        self.answers: list[Answer] = []
+        self.given: Callable[[bytes], Answer] = self.forward
         self.lock = threading.Lock()
         self.upstream: HTTPConnection | None = None
+
+    def relayed(self, asked: Request) -> Answer:
+        self.answers.append(self.given(asked.body))
+        return self.answers[-1]
 
     def server_close(self) -> None:
         super().server_close()
@@ -110,7 +102,7 @@ class Relay(LocalServer):
     def handle_error(self, *_: object) -> None:
         """A device that has hung up is no fault of the relay's."""
 
-    def forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def forward(self, body: bytes) -> Answer:
         """Ask the gateway, over one connection for all devices."""
         with self.lock:
             for fresh in (False, True):
@@ -121,11 +113,11 @@ class Relay(LocalServer):
                         "POST", "/gateway", body, {"Content-Type": "message/ohttp-req"}
                     )
                     answer = self.upstream.getresponse()
-                    return answer.status, {}, answer.read()
+                    return Answer(answer.status, body=answer.read())
                 except OSError:
                     self.upstream.close()
                     self.upstream = None
-            return 502, {}, b""
+            return Answer(502)
 
 
 class Behind:
@@ -137,29 +129,11 @@ class Behind:
         self.requests: list[bytes] = []
         #: The collector's answer, and a function that may change the gateway's encrypted answer.
         self.answer = known(204)
-        self.change: Callable[[bytes], tuple[int, dict[str, str], bytes]] = lambda sealed: (
-            200,
-            {"Content-Type": "message/ohttp-res"},
-            sealed,
+        self.change: Callable[[bytes], Answer] = lambda sealed: Answer(
+            200, {"Content-Type": "message/ohttp-res"}, sealed
         )
 
-    def __call__(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def __call__(self, body: bytes) -> Answer:
         request, encapsulate = self.gateway.decapsulate(body)
         self.requests.append(request)
         return self.change(encapsulate(self.answer))
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Relay
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.passed.append(Passed(self.client_address, self.path, dict(self.headers), body))
-        status, headers, answer = self.server.answer(body)
-        self.server.answers.append((status, answer))
-        self.send_response(status)
-        for header in {"Content-Length": str(len(answer)), **headers}.items():
-            self.send_header(*header)
-        self.end_headers()
-        self.wfile.write(answer)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
-from local_server import LocalServer
+from local_server import Answer, LocalServer
 from oblivious import Behind, Relay, known
 from scripts import logged
 
@@ -25,50 +24,16 @@ OLD = (2, 3)
 
 
 class Collector(LocalServer):
-    """A server that keeps what it is sent, and answers as a test says."""
-
-    def __init__(self) -> None:
-        super().__init__(Handler)
-        self.taken: list[tuple[tuple[str, int], dict[str, str], bytes]] = []
-        self.answer: Callable[[Handler], None] = Handler.take
+    """A collector, with the bodies of reports that it was sent, and their connections."""
 
     @property
     def bodies(self) -> list[bytes]:
-        return [body for _, _, body in self.taken]
+        reports = "POST", "/v1/reports"
+        return [asked.body for asked in self.requests if (asked.method, asked.path) == reports]
 
     @property
     def connections(self) -> list[tuple[str, int]]:
-        return [address for address, _, _ in self.taken]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    server: Collector
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert self.path == "/v1/reports"
-        self.server.taken.append((self.client_address, dict(self.headers), body))
-        self.server.answer(self)
-
-    def take(self) -> None:
-        self.send_response(204)
-        self.end_headers()
-
-
-def refuse(
-    status: int, *headers: tuple[str, str], content: bytes = b""
-) -> Callable[[Handler], None]:
-    def answer(handler: Handler) -> None:
-        handler.send_response(status)
-        for header in (*headers, ("Content-Length", str(len(content)))):
-            handler.send_header(*header)
-        handler.end_headers()
-        handler.wfile.write(content)
-
-    return answer
+        return [asked.client for asked in self.requests]
 
 
 @contextmanager
@@ -119,7 +84,7 @@ def http(folder: Path) -> Iterator[Way]:
         yield (
             publisher,
             lambda _: [each for body in server.bodies for each in split_messages(body)],
-            lambda: setattr(server, "answer", refuse(503)),
+            lambda: setattr(server, "answer", Answer(503)),
         )
         publisher.close()
 
@@ -127,7 +92,7 @@ def http(folder: Path) -> Iterator[Way]:
 @contextmanager
 def oblivious(folder: Path) -> Iterator[Way]:
     with Relay() as server:
-        server.answer = behind = Behind()
+        server.given = behind = Behind()
         publisher = ObliviousPublisher(
             server.url, "https://telemetry.example", behind.gateway.configuration, timeout=300
         )

@@ -22,8 +22,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from local_server import Answer
 from plan_texts import plan_head
-from publishing import Collector, refuse
+from publishing import Collector
 
 import clientsdk
 import sotto_cli
@@ -149,7 +150,7 @@ def hundred_clients() -> None:
 
 def posted_to_a_web_server() -> None:
     with Collector() as server:
-        server.answer = refuse(200, content=b"ok")
+        server.answer = Answer(200, body=b"ok")
         message = encode_message(bytes(32), 3, [(0, [Row(0, b"p" * 16, b"c" * 16, 0, b"\1")])])
         with closing(HttpPublisher(server.url)) as publisher:
             publisher.publish(3, message)

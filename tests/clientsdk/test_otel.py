@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -10,14 +11,13 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 
 import httpx
 import pytest
 import requests
 from device_plans import START, WEEK
-from local_server import LocalServer
+from local_server import Answer, LocalServer
 from opentelemetry import baggage, context
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.instrumentation.requests import RequestsInstrumentor
@@ -92,22 +92,11 @@ def read(reader, name):
     return [getattr(p, "sum", getattr(p, "value", 0)) for m in each for p in m.data.data_points]
 
 
-class Answering(BaseHTTPRequestHandler):
-    """Answers every second request that it found nothing."""
-
-    protocol_version = "HTTP/1.1"
-    answered = 0
-
-    def do_GET(self):
-        Answering.answered += 1
-        self.send_response(404 if Answering.answered % 2 else 200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-
 @pytest.fixture(scope="module")
 def url():
-    with LocalServer(Answering) as server:
+    """The address of a server that answers every second request that it found nothing."""
+    statuses = itertools.cycle((404, 200))
+    with LocalServer(lambda _: Answer(next(statuses))) as server:
         yield f"{server.url}/"
 
 

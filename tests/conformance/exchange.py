@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,8 +21,10 @@ from pipelines.collector.limits import Limits
 from pipelines.collector.plans import ServedPlans
 from sotto.errors import PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan, canonical
+from tests import asgi_client
 from tests.conformance import files
-from tests.local_server import LocalServer
+from tests.local_server import Answer, LocalServer, Request
+from tests.pipelines.memory_store import MemoryStore
 
 #: Headers that HTTP itself needs.
 _PLUMBING = {"host", "content-length", "accept-encoding", "connection"}
@@ -38,57 +38,37 @@ _ANSWERED = ("content-type", "www-authenticate", "access-control-allow-origin")
 
 
 class _Server(LocalServer):
+    """Answers one request after another as a vector says; closes a connection where it says so."""
+
     def __init__(self, answers: list[dict[str, Any]]) -> None:
-        super().__init__(_Handler)
-        self.answers = list(answers)
-        self.requests: list[dict[str, Any]] = []
-        self.connections = 0
-        self.closed = threading.Semaphore(0)
+        super().__init__(self._next)
+        self._answers = list(answers)
 
+    def _next(self, asked: Request) -> Answer | None:
+        answer = self._answers.pop(0)
+        if "status" not in answer:
+            return None
+        asked.handler.close_connection = answer.get("closes", False)
+        return Answer(answer["status"], answer.get("headers", {}), answer.get("body", "").encode())
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.connections += 1
-        self._number = self.server.connections
-
-    def finish(self) -> None:
-        super().finish()
-        self.server.closed.release()
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        self.server.requests.append(
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        """The requests as vectors have them, with the numbers of their connections."""
+        connections = list(dict.fromkeys(each.handler for each in self.requests))
+        return [
             {
-                "connection": self._number,
-                "method": self.command,
-                "path": self.path,
+                "connection": 1 + connections.index(each.handler),
+                "method": each.method,
+                "path": each.path,
                 "headers": {
                     name.lower(): value
-                    for name, value in sorted(self.headers.items())
+                    for name, value in sorted(each.headers.items())
                     if name.lower() not in _PLUMBING
                 },
-                "body": body.hex(),
+                "body": each.body.hex(),
             }
-        )
-        answer = self.server.answers.pop(0)
-        if "status" in answer:
-            self.send_response_only(answer["status"])
-            for name, value in answer.get("headers", {}).items():
-                self.send_header(name, value)
-            content = answer.get("body", "").encode()
-            if answer["status"] not in (204, 304):
-                self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-        if answer.get("closes") or "status" not in answer:
-            self.close_connection = True
+            for each in self.requests
+        ]
 
 
 def _exchange(case: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +88,7 @@ def _exchange(case: dict[str, Any]) -> dict[str, Any]:
             if case["answers"][number].get("closes"):
                 # Only then the next message finds a connection that is closed.
                 server.closed.acquire(timeout=600)
-    return {"requests": server.requests, "outcomes": outcomes}
+    return {"requests": server.asked, "outcomes": outcomes}
 
 
 def _publisher(case: dict[str, Any], url: str) -> http.HttpPublisher:
@@ -127,58 +107,24 @@ def _fetch(case: dict[str, Any]) -> dict[str, Any]:
                 taken.append(found.digest.hex())
             except (PublishError, PlanError):
                 taken.append(None)
-    return {"requests": server.requests, "taken": taken}
+    return {"requests": server.asked, "taken": taken}
 
 
 # The collector's side, in process.
 
 
-class _Store:
-    def __init__(self, *, fails: bool) -> None:
-        self.messages: list[bytes] = []
-        self._fails = fails
-
-    def write(self, messages: Any) -> None:
-        if self._fails:
-            raise PublishError("the disk is full")
-        self.messages += [message for _, message in messages]
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-async def _ask(app: Any, request: dict[str, Any], etag: str) -> tuple[int, dict[str, str], bytes]:
-    parts, sent = [bytes.fromhex(request.get("body", ""))], []
-    if request.get("stalls"):
-        parts = []
-
-    async def receive() -> Any:
-        if not parts:
-            await asyncio.Event().wait()
-        return {"type": "http.request", "body": parts.pop(), "more_body": False}
-
-    async def send(event: Any) -> None:
-        sent.append(event)
-
-    route, _, query = request["path"].partition("?")
+async def _ask(app: Any, request: dict[str, Any], etag: str) -> asgi_client.Answer:
+    """Make a request of a case; the body of one that stalls never comes."""
     headers = {key: value.format(etag=etag) for key, value in request.get("headers", {}).items()}
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": request["method"],
-        "scheme": "http",
-        "path": route,
-        "raw_path": route.encode(),
-        "query_string": query.encode(),
-        "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "server": ("collector", 80),
-        "client": ("203.0.113.9", 4711),
-        "state": {},
-    }
-    await app(scope, receive, send)
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:])
+    body = [] if request.get("stalls") else [bytes.fromhex(request.get("body", ""))]
+    return await asgi_client.exchange(
+        app,
+        request["method"],
+        request["path"],
+        *body,
+        headers=headers.items(),
+        pause=0.0 if body else 3600.0,
+    )
 
 
 async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -195,27 +141,31 @@ async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         requests_per_second=0.001,
         burst=given.get("burst", 100),
     )
-    store = _Store(fails=given.get("store") == "fails")
+    fails = given.get("store") == "fails"
+    store = MemoryStore(PublishError("the disk is full") if fails else None)
     commits = GroupCommit(store, 0.0, warn=lambda _: None)
     known = ServedPlans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
     app = application(commits, lambda: known, keys, limits, given.get("origins", ("*",)))
     answers, etag = [], ""
     try:
         for request in case["requests"]:
-            status, headers, body = await _ask(app, request, etag)
-            etag = headers.get("etag", etag)
-            answer: dict[str, Any] = {"status": status}
+            found = await _ask(app, request, etag)
+            headers, etag = found.headers, found.headers.get("etag", etag)
+            answer: dict[str, Any] = {"status": found.status}
             kept = {name: headers[name] for name in _ANSWERED if name in headers}
             if kept:
                 answer["headers"] = kept
             if "retry-after" in headers:
                 answer["after"] = int(headers["retry-after"])
             if headers.get("content-type") == "application/json":
-                answer["plans"] = [_named(each) for each in json.loads(body)["plans"]]
+                answer["plans"] = [_named(each) for each in found.json()["plans"]]
             answers.append(answer)
     finally:
         await commits.close()
-    return {"answers": answers, "stored": sorted(each.hex() for each in store.messages)}
+    return {
+        "answers": answers,
+        "stored": sorted(body.hex() for group in store.groups for _, body in group),
+    }
 
 
 def _named(document: Any) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sotto.errors import PlanError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan, canonical
@@ -49,57 +51,21 @@ def _plans() -> dict[str, CompiledPlan]:
 
 def _refused(plan: CompiledPlan) -> list[dict[str, Any]]:
     """Return documents that are no plan a device may use, and why."""
-    good = json.loads(plan.to_json())
-    colour = good["metrics"][0]
-
-    def changed(**fields: Any) -> str:
-        return canonical({**good, **fields}).decode()
-
-    def metric(**fields: Any) -> str:
-        return changed(metrics=[{**colour, **fields}])
-
-    text = plan.to_json().decode()
-    ladder = colour["ladder"]
+    good, text = json.loads(plan.to_json()), plan.to_json().decode()
+    (metric,) = good["metrics"]
     cases = {
         "not JSON": "{",
         "a final newline": text + "\n",
         "spaces": text.replace(",", ", "),
         "keys in another order": json.dumps(dict(reversed(good.items())), separators=(",", ":")),
         "a key twice": text.replace("{", '{"collector":"x",', 1),
-        "another format": changed(format=3),
-        "an unknown field": changed(extra=1),
-        "no metric": changed(metrics=[]),
-        "a metric twice": changed(metrics=[colour, colour]),
-        "a name with a space": changed(collector="two words"),
-        "a version below 1": changed(version=0),
-        "a float for an integer": changed(version=1.0),
-        "a boolean for an integer": changed(version=True),
-        "a resolution below a second": changed(resolution=999),
-        "a period that is no multiple of the resolution": changed(period=good["period"] + 1),
-        "no shard": changed(shards=0),
-        "a ceiling of the period above the lifetime's": changed(
-            ceilings={"period": 2, "lifetime": 1}
-        ),
-        "metrics that could spend more than the period's ceiling": changed(
-            ceilings={"period": 1_999_999, "lifetime": 10_000_000}
-        ),
-        "an unknown type": metric(type="colour"),
-        "an unknown mechanism": metric(mechanism={"name": "rot13"}),
-        "a parameter too many": metric(mechanism={**colour["mechanism"], "more": 1}),
-        "a parameter that does not fit the domain": metric(
-            mechanism={"name": "grr", "domain_size": 3}
-        ),
-        "levels that do not increase": metric(ladder=[ladder[1], ladder[0]]),
-        "a delay that falls": metric(ladder=[ladder[1], {**ladder[2], "after": 0}]),
-        "nine levels": metric(ladder=[{"epsilon": 1000 * i, "after": 0} for i in range(1, 10)]),
-        "once, and twice a period": metric(repeat={"kind": "first", "limit": 2}),
-        "a reservoir released before its period is over": metric(
-            repeat={"kind": "reservoir", "limit": 1}
-        ),
-        "a constant metric of one level": metric(
-            repeat={"kind": "constant", "limit": 1}, ladder=ladder[:1]
-        ),
+        "a metric twice": canonical({**good, "metrics": [metric, metric]}).decode(),
     }
+    changes = yaml.safe_load((_FOLDER / "refused.yaml").read_text("utf-8"))
+    for why, fields in changes["plan"].items():
+        cases[why] = canonical({**good, **fields}).decode()
+    for why, fields in changes["metric"].items():
+        cases[why] = canonical({**good, "metrics": [{**metric, **fields}]}).decode()
     return [{"why": why, "json": each} for why, each in cases.items()]
 
 

@@ -71,14 +71,13 @@ def test_an_alert_is_posted_once_and_again_with_the_same_bytes(made):
     with receiving() as server:
         notifier = made(server.server_port)
         notifier.send(alert(), NOW)
-        assert len(server.received) == 1
+        assert len(server.requests) == 1
         notifier.send(alert(), NOW)
-    first, second = server.received
+    first, second = server.requests
     assert first == second
-    path, headers, body = first
-    assert path == PATH
-    assert headers["Content-Type"] == "application/json"
-    assert "colour red rose from 20 % by 10 points" in json.loads(body)["text"]
+    assert (first.method, first.path) == ("POST", PATH)
+    assert first.headers["Content-Type"] == "application/json"
+    assert "colour red rose from 20 % by 10 points" in json.loads(first.body)["text"]
 
 
 @pytest.mark.parametrize(("status", "why"), [(302, "redirects are not followed"), (500, "500")])
@@ -87,7 +86,7 @@ def test_an_answer_that_is_no_success_is_an_error_without_secrets(made, status, 
         notifier = made(server.server_port)
         with pytest.raises(NotificationError, match=why) as refused:
             notifier.send(alert(), NOW)
-    assert [path for path, *_ in server.received] == [PATH]
+    assert [each.path for each in server.requests] == [PATH]
     with pytest.raises(NotificationError, match="localhost: Connection refused") as away:
         notifier.send(alert(), NOW)
     for error in (refused, away):
@@ -99,7 +98,7 @@ def test_a_certificate_is_checked(made, authority):
         with pytest.raises(NotificationError, match="CERTIFICATE_VERIFY"):
             made(server.server_port, "https").send(alert(), NOW)
         made(server.server_port, "https", authority.client).send(alert(), NOW)
-    assert len(server.received) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -161,7 +160,8 @@ def test_a_webhook_is_signed_as_the_standard_has_it(tmp_path):
         notifier.send(alert(), NOW)
         unsigned = NOTIFIERS["webhook"].model_validate({"url": keys["url"]})
         unsigned.send(alert(), NOW)
-    (_, headers, body), (_, without, same) = server.received
+    first, second = server.requests
+    headers, body = first.headers, first.body
     assert json.loads(body)["type"] == "estimate.moved"
     assert json.loads(body)["data"] == alert().data()
     assert json.loads(body)["data"]["change"] == 0.1
@@ -169,8 +169,8 @@ def test_a_webhook_is_signed_as_the_standard_has_it(tmp_path):
     assert headers["webhook-timestamp"] == "1767323040"
     signed = hmac.digest(SECRET, b"a1.1767323040." + body, hashlib.sha256)
     assert headers["webhook-signature"] == f"v1,{base64.b64encode(signed).decode()}"
-    assert "webhook-signature" not in without
-    assert same == body
+    assert "webhook-signature" not in second.headers
+    assert second.body == body
 
 
 def test_what_slack_would_read_as_markup_is_text(tmp_path):
@@ -178,5 +178,5 @@ def test_what_slack_would_read_as_markup_is_text(tmp_path):
         keys = slack(f"http://localhost:{server.server_port}{PATH}", tmp_path)
         notifier = NOTIFIERS["slack"].model_validate(keys, context={"folder": tmp_path})
         notifier.send(alert("<!channel> & co"), NOW)
-    ((_, _, body),) = server.received
-    assert "colour &lt;!channel&gt; &amp; co rose" in json.loads(body)["text"]
+    (sent,) = server.requests
+    assert "colour &lt;!channel&gt; &amp; co rose" in json.loads(sent.body)["text"]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from argparse import Namespace
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import jsonschema
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
+from compose_files import ROOT, SMALL, WHOLE, ComposeFile, mounts
 from local_postgres import installation
 from programs import needed
 
@@ -32,24 +32,18 @@ from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import load_plan
 from sotto_cli import _parsed
 
-ROOT = Path(__file__).parent.parent.parent
 PROFILES = ("flink", "aggregate")
 GIB = 1 << 30
 
 
-TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-#: With the defaults of its variables.
-COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", TEXT))
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-
-
-def of_profile(profile: str) -> dict[str, dict[str, Any]]:
-    """Return the services that run in a profile."""
-    return {
-        name: service
-        for name, service in SERVICES.items()
-        if profile in service.get("profiles", [profile])
-    }
+COMPOSE, SERVICES, of_profile = WHOLE.document, WHOLE.services, WHOLE.of_profile
+#: Deployments: a file, its profile, and the most bytes of memory that they may take.
+DEPLOYMENTS = [
+    pytest.param(WHOLE, "flink", 8 * GIB, id="flink"),
+    pytest.param(WHOLE, "aggregate", 8 * GIB, id="aggregate"),
+    pytest.param(SMALL, "", 1536 << 20, id="small"),
+]
+FILES = pytest.mark.parametrize("file", [WHOLE, SMALL], ids=["whole", "small"])
 
 
 def words(service: dict[str, Any]) -> list[str]:
@@ -77,37 +71,34 @@ READERS = ("exporter", "serve", "aggregate-exporter", "aggregate-serve")
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("sotto")]
 
 
-def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield source and target of what is mounted."""
-    for each in service.get("volumes", []):
-        source, target, *_ = each.split(":")
-        yield source, target
-
-
-def test_the_file_is_as_compose_wants_it() -> None:
+@FILES
+def test_the_file_is_as_compose_wants_it(file: ComposeFile) -> None:
     schema = get_builtin_schema("vendor.compose-spec")
-    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(TEXT))
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(file.text))
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_what_a_service_refers_to_is_there(name: str) -> None:
-    service = SERVICES[name]
-    if "build" in service:
-        assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-    for source, target in mounts(service):
+@FILES
+def test_what_services_refer_to_is_there_and_every_volume_is_used(file: ComposeFile) -> None:
+    mounted = [pair for service in file.services.values() for pair in mounts(service)]
+    for source, target in mounted:
         if source.startswith(KEYS):
             # Made by `make compose-up`.
             assert source.removeprefix(KEYS) in {"kafka", *passwords.CLIENTS}
             assert target == str(passwords.MOUNTED)
         elif source.startswith("."):
-            assert (ROOT / source).is_dir(), target
+            place = ROOT / source
+            # A file is mounted under its own name.
+            assert place.is_dir() or (place.is_file() and target.endswith(f"/{place.name}")), target
         else:
-            assert source in COMPOSE["volumes"]
+            assert source in file.document["volumes"]
+    assert set(file.document["volumes"]) <= set(dict(mounted))
+    for service in file.services.values():
+        if "build" in service:
+            place = ROOT / service["build"]["context"]
+            assert (place / service["build"]["dockerfile"]).is_file()
 
 
-def test_every_volume_is_used_and_every_file_of_an_environment_is_made(tmp_path: Path) -> None:
-    used = {source for service in SERVICES.values() for source, _ in mounts(service)}
-    assert set(COMPOSE["volumes"]) <= used
+def test_every_file_of_an_environment_is_made(tmp_path: Path) -> None:
     wanted = {Path(f) for service in SERVICES.values() for f in service.get("env_file", [])}
     assert {ROOT / path.parent for path in wanted} == {passwords.FOLDER}
     passwords.make(tmp_path)
@@ -194,7 +185,7 @@ def test_no_secret_is_in_the_file() -> None:
     for service in SERVICES.values():
         for variable in service.get("environment", {}):
             assert not re.search("PASSWORD|SECRET|TOKEN", variable)
-    assert not re.search(r"://\w+:[^/\s]*@", TEXT)
+    assert not re.search(r"://\w+:[^/\s]*@", WHOLE.text)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -212,9 +203,11 @@ def test_ports_are_this_machine_s_alone_and_are_documented(profile: str) -> None
     assert {"9092", "9469", "8480", "9090", "3000", "5432"} <= set(taken)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_what_is_waited_for_runs_too(profile: str) -> None:
-    services = of_profile(profile)
+@pytest.mark.parametrize(("file", "profile", "most"), DEPLOYMENTS)
+def test_a_deployment_starts_in_its_order_and_fits_its_machine(
+    file: ComposeFile, profile: str, most: int
+) -> None:
+    services, total = file.of_profile(profile), 0
     for name, service in services.items():
         for other, how in service.get("depends_on", {}).items():
             assert other in services, name
@@ -222,19 +215,12 @@ def test_what_is_waited_for_runs_too(profile: str) -> None:
                 assert "healthcheck" in services[other]
             if how["condition"] == "service_completed_successfully":
                 assert services[other]["restart"] == "on-failure"
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_all_of_it_fits_a_laptop(profile: str) -> None:
-    units = {"m": 1 << 20, "g": GIB}
-    total = 0
-    for name, service in of_profile(profile).items():
         limit = service["mem_limit"]
         # A service that ends before all others start needs no memory beside them.
-        total += 0 if name == "topics" else int(limit[:-1]) * units[limit[-1]]
+        total += 0 if name == "topics" else int(limit[:-1]) * {"m": 1 << 20, "g": GIB}[limit[-1]]
         assert service["restart"] in ("unless-stopped", "on-failure"), name
         assert service["logging"]["options"]["max-size"]
-    assert total <= 8 * GIB
+    assert total <= most
 
 
 def test_versions_are_those_of_the_scripts() -> None:

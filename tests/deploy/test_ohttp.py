@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from local_server import Answer
+from log_records import records_of
 from oblivious import Relay, served
 from plan_texts import plan_head
 
@@ -20,7 +22,6 @@ from clientsdk.testing import FakeClock, SeededClient
 from deploy.ohttp import service
 from deploy.ports import free_ports
 from sotto.clocks import now_ms
-from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import load_plan
 from sotto.wire.format import pseudonym_of
 
@@ -157,9 +158,9 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     assert second.flush().sent == 1
     # The answer is lost after the message was taken: it comes again, and counts once.
     third = next(turn)
-    relay.answer = lambda body: (504, {}, relay.forward(body)[2][:0])
+    relay.given = lambda body: Answer(504, body=relay.forward(body).body[:0])
     fails(third, "the relay or gateway answered with status 504")
-    relay.answer = relay.forward
+    relay.given = relay.forward
     assert third.flush().sent == 1
     # Two keys for a while, then the new one alone: apps that were not updated wait.
     gateway.stop()
@@ -189,21 +190,17 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     # every draw: the devices' draws are seeded.
     assert float(rows["red"]["value"]) > float(rows["blue"]["value"]) > 0.2, rows
 
-    stored = [
-        record.body
-        for partition in partitions(collector.folder / "log")
-        for record in LogReader(partition).records()
-    ]
+    stored = [record.body for record in records_of(collector.folder / "log")]
     assert len(stored) == DEVICES + 1
     pseudonyms = {pseudonym_of(message) for message in stored}
     assert len(pseudonyms) == DEVICES
-    seen = b"".join(passed.body + repr(passed.headers).encode() for passed in relay.passed)
-    seen += b"".join(answer for _, answer in relay.answers)
+    seen = b"".join(passed.body + repr(passed.headers).encode() for passed in relay.requests)
+    seen += b"".join(answer.body for answer in relay.answers)
     secrets = [*pseudonyms, compiled.fingerprint, collector.key.encode(), ORIGIN.encode()]
     assert not any(secret in seen for secret in secrets)
-    assert len({len(passed.body) for passed in relay.passed}) == 1
+    assert len({len(passed.body) for passed in relay.requests}) == 1
     # The last answer has the plan.
-    taken = [answer for status, answer in relay.answers[:-1] if status == 200]
+    taken = [answer.body for answer in relay.answers[:-1] if answer.status == 200]
     assert {len(answer) for answer in taken} == {512 + 32}
     assert gateway.log_file.read_bytes() == b""
     assert "127.0.0.1" not in collector.said.read_text().replace(collector.url, "")

@@ -10,11 +10,10 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from local_server import LocalServer
+from local_server import Answer, LocalServer
 from oblivious import prefixed, served
 from serving import caddy, trusted
 from waiting import at_once
@@ -37,37 +36,15 @@ pytestmark = pytest.mark.slow
 ORIGIN = "telemetry.example"
 
 
-class Target(LocalServer):
-    """Stands for the collector: keeps what it is asked, and answers as a test says."""
-
-    def __init__(self) -> None:
-        super().__init__(_TargetHandler)
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.status, self.fields, self.content = 204, {}, b""
-
-
-class _TargetHandler(BaseHTTPRequestHandler):
-    server: Target
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.asked.append((self.command, self.path, dict(self.headers), body))
-        self.send_response(self.server.status)
-        length = {} if self.server.status == 204 else {"Content-Length": len(self.server.content)}
-        for name, value in {**length, **self.server.fields}.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        self.wfile.write(self.server.content)
-
-
 @pytest.fixture
 def target():
-    with Target() as server:
+    """A server that stands for the collector."""
+    with LocalServer() as server:
         yield server
+
+
+def requests_of(server: LocalServer) -> list[tuple[str, str, dict[str, str], bytes]]:
+    return [(each.method, each.path, each.headers, each.body) for each in server.requests]
 
 
 def post(gateway: LocalGateway, body: bytes, **headers: str) -> tuple[int, bytes]:
@@ -108,7 +85,7 @@ def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway,
     ]
     outer = {"X-Forwarded-For": "203.0.113.7", "Forwarded": "for=203.0.113.7", "Via": "1.1 relay"}
     assert asked(gateway, report(fields), **outer) == (204, {}, b"")
-    assert target.asked == [
+    assert requests_of(target) == [
         (
             "POST",
             "/v1/reports",
@@ -126,15 +103,15 @@ def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway,
 @pytest.mark.real_randomness
 def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, target):
     gateway.start(ORIGIN, target.url)
-    target.status, target.content = 200, bytes(range(256)) * 4096
+    target.answer = Answer(200, body=bytes(range(256)) * 4096)
     fields = [("authorization", "Bearer key"), ("if-none-match", "a"), ("cookie", "who=me")]
     where = "GET", "https", ORIGIN, "/v1/plans/fleet.example"
     answer = asked(gateway, encode_request(*where, fields, b""))
-    assert (answer.status, answer.content) == (200, target.content)
-    assert target.asked == [("GET", "/v1/plans/fleet.example", {"Host": ORIGIN}, b"")]
+    assert (answer.status, answer.content) == (200, target.answer.body)
+    assert requests_of(target) == [("GET", "/v1/plans/fleet.example", {"Host": ORIGIN}, b"")]
     for path in ("/v1/reports", "/v1/plans/", "/v1/plans/a?b", "/v1/plans/../reports", "/metrics"):
         assert asked(gateway, encode_request("GET", "https", ORIGIN, path, [], b"")).status == 403
-    assert len(target.asked) == 1
+    assert len(target.requests) == 1
 
 
 @pytest.mark.real_randomness
@@ -148,18 +125,18 @@ def test_the_gateway_takes_chacha20_too(gateway, target):
 @pytest.mark.real_randomness
 def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(gateway, target):
     gateway.start(ORIGIN, target.url)
-    target.status, target.content = 503, b'{"title":"overloaded"}'
-    target.fields = {
+    fields = {
         "Retry-After": "5",
         "Content-Type": "application/problem+json",
         "Set-Cookie": "who=me",
         "Server": "python",
     }
+    target.answer = Answer(503, fields, b'{"title":"overloaded"}')
     expected = {"retry-after": "5", "content-type": "application/problem+json"}
-    assert asked(gateway, report()) == (503, expected, target.content)
-    target.status, target.fields = 307, {"Location": "http://127.0.0.1:1/"}
+    assert asked(gateway, report()) == (503, expected, target.answer.body)
+    target.answer = Answer(307, {"Location": "http://127.0.0.1:1/"})
     assert asked(gateway, report()).status == 307
-    assert len(target.asked) == 2
+    assert len(target.requests) == 2
 
 
 @pytest.mark.real_randomness
@@ -194,9 +171,9 @@ def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damage
         assert post(gateway, sent[:cut])[0] == 400, cut
     assert post(gateway, sent, **{"Content-Type": "text/plain"})[0] == 415
     assert post(gateway, bytes(5 << 20))[0] == 413
-    assert target.asked == []
+    assert requests_of(target) == []
     assert post(gateway, sent)[0] == 200
-    assert len(target.asked) == 1
+    assert len(target.requests) == 1
     assert gateway.log_file.read_bytes() == b""
 
 
@@ -286,7 +263,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
     relay_port, gateway_port = free_ports(2)
     before_gateway = f"http://127.0.0.1:{gateway_port}"
     of_gateway = {"SOTTO_GATEWAY": before_gateway, "SOTTO_GATEWAY_PORT": str(gateway.port)}
-    with Target() as between:
+    with LocalServer() as between:
         of_relay = {
             "SOTTO_RELAY": f"https://localhost:{relay_port}",
             "SOTTO_GATEWAY": between.url,
@@ -309,7 +286,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             assert sent("/ohttp?planted", known) == 204
             assert sent("/ohttp", {"Content-Type": "text/plain"}) == 404
             assert sent("/other", wanted) == 404
-            ((_, path, headers, body),) = between.asked
+            ((_, path, headers, body),) = requests_of(between)
             assert (path, body) == ("/gateway", b"encrypted")
             assert headers.pop("Accept-Encoding") == "gzip"
             own = {"Host": f"127.0.0.1:{between.server_port}", "Content-Length": "9"}
@@ -317,7 +294,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             headers.pop("User-Agent", "")
             assert headers == wanted | own
             # The answer is no HTTP; a line of log about the failed request would name its sender.
-            between.fields = {"a line without a colon\r\n": ""}
+            between.answer = Answer(204, {"a line without a colon\r\n": ""})
             assert sent("/ohttp?planted", known) == 502
     of_relay["SOTTO_GATEWAY"] = before_gateway
     with (
@@ -336,7 +313,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
         )
         publisher.publish(3, message())
         publisher.close()
-        assert len(target.asked) == 1
+        assert len(target.requests) == 1
         gateway.stop()
         with pytest.raises(PublishError, match="status 502"):
             publisher.publish(3, message())

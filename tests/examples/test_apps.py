@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from log_records import records_of
 from waiting import wait_until
 
 from clientsdk import MemoryPublisher, Settings
@@ -21,7 +22,6 @@ from clientsdk.client import Client
 from deploy.ports import free_ports
 from examples.apps import usage
 from examples.apps.installation import VARIABLE
-from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import load_plan
 from sotto.plan.generate import module_text
 from sotto.wire.format import decode_message
@@ -77,13 +77,11 @@ def sent(home):
     that is there twice says the same, and counts once.
     """
     reports = {}
-    for lane in partitions(home / "log"):
-        for record in LogReader(lane).records():
-            message = decode_message(record.body)
-            for part in message.groups:
-                for row in part.rows:
-                    key = (row.pseudonym, part.metric, row.chain, row.level)
-                    assert reports.setdefault(key, row) == row
+    for record in records_of(home / "log"):
+        for part in decode_message(record.body).groups:
+            for row in part.rows:
+                key = (row.pseudonym, part.metric, row.chain, row.level)
+                assert reports.setdefault(key, row) == row
     return reports
 
 

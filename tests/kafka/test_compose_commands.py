@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
-import yaml
 from aggregated import read_all
+from compose_files import WHOLE
 from kafka.errors import TopicAuthorizationFailedError
 from serving import running, status, wait_until
 
@@ -31,8 +30,7 @@ from sotto_cli import main
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent.parent
-SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+SERVICES = WHOLE.services
 DEVICES = 30
 
 
@@ -130,14 +128,10 @@ class Here:
 
     def words(self, service: str) -> list[str]:
         """Return the command's words, as this machine takes them."""
-        command = " ".join(SERVICES[service]["command"].split())
         mounted = f":{passwords.MOUNTED}:ro"
         (keys,) = (each for each in SERVICES[service]["volumes"] if each.endswith(mounted))
-        role = keys.removesuffix(mounted).rpartition("/")[2]
-        command = command.replace("/keys/client.json", str(self._contained.client_file_of(role)))
-        for container, here in self._places.items():
-            command = re.sub(container, here, command)
-        return shlex.split(command)
+        file = self._contained.client_file_of(keys.removesuffix(mounted).rpartition("/")[2])
+        return WHOLE.command(service, {"/keys/client.json": file, **self._places})
 
 
 def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path, capsys):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
+from local_server import Answer, LocalServer, Request
 from moving_results import when
 
 from pipelines.alerts.kept import Alert
@@ -48,37 +47,17 @@ def alert(item="red", id="a1"):
     return Alert.model_validate({**ALERT, "item": item, "id": id})
 
 
-class Receiver(BaseHTTPRequestHandler):
-    """Notes what is posted, and answers as the server says."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.received.append((self.path, dict(self.headers), body))
-        status = self.server.answers.pop(0) if self.server.answers else 204
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/other")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
 @contextmanager
-def receiving(*answers: int, context: ssl.SSLContext | None = None) -> Iterator[HTTPServer]:
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    server.received, server.answers = [], list(answers)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+def receiving(*statuses: int, context: ssl.SSLContext | None = None) -> Iterator[LocalServer]:
+    """Serve what answers with some statuses, one after another, and then takes all."""
+    left = list(statuses)
+
+    def answer(request: Request) -> Answer:
+        status = left.pop(0) if left else 204
+        return Answer(status, {"Location": "/other"} if status == 302 else {})
+
+    with LocalServer(answer, context) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class Calling(Notifier):

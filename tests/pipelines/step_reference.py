@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.pairs import columns
 from pipelines.results.fields import grouped
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
+
+#: Counts of a metric in a window, a cell and a level, by these four.
+Vectors: TypeAlias = dict[tuple[int, int, int, int], NDArray[np.int64]]
 
 
 class Row(NamedTuple):
@@ -177,3 +184,37 @@ class Rules:
 
 def by_pseudonym(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return grouped(rows, lambda row: row.pseudonym)
+
+
+def count_vectors(
+    reports: Mapping[tuple[Any, ...], int],
+    pairs: Mapping[tuple[Row, int, bool], int],
+    registry: Registry,
+    identifier: Callable[[int], list[int]],
+) -> Vectors:
+    """Return the count vectors of reports and pairs of levels, each added for itself.
+
+    ``identifier`` gives the two halves of the id that a number stands for.
+    """
+    vectors: Vectors = {}
+
+    def vector_of(metric: int, event: int, cell: int, level: int) -> NDArray[np.int64]:
+        counted = registry.metrics[metric].metric
+        key = (metric, event // counted.window * counted.window, cell, level)
+        return vectors.setdefault(key, np.zeros(columns(counted.mechanism), dtype=np.int64))
+
+    for (pseudonym, chain, metric, event, level, payload, cell), times in reports.items():
+        mechanism = registry.metrics[metric].metric.mechanism
+        vector = mechanism.accumulate(
+            np.array([list(payload)], dtype=np.uint8),
+            np.array([identifier(chain)], dtype=np.uint64),
+            np.array([identifier(pseudonym)], dtype=np.uint64),
+            np.zeros(1, dtype=np.int64),
+            1,
+        )[0]
+        vector_of(metric, event, cell, level)[: mechanism.count_length] += times * vector
+    for (row, lower, equal), times in pairs.items():
+        at = registry.metrics[row.metric].metric.mechanism.count_length + 2 * lower
+        vector = vector_of(row.metric, row.event, row.cell, row.level)
+        vector[at : at + 2] += (times, times * equal)
+    return vectors

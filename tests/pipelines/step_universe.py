@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 from step_plans import DAY, HOUR, PERIOD, registry
-from step_reference import Row, Rules
+from step_reference import Row, Rules, count_vectors
 
 from pipelines.aggregation.audit import audit
-from pipelines.aggregation.pairs import columns
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.snapshot import StateSnapshot
 from pipelines.aggregation.state import State
@@ -88,30 +87,8 @@ def reports_of(rows: Rows) -> list[Row]:
 
 
 def counts(reports: Counter, pairs: Counter | None = None) -> dict:
-    """Return the count vectors of reports and pairs of levels, each added for itself."""
-    vectors: dict = {}
-
-    def vector_of(metric, event, cell, level):
-        mechanism = METRICS[metric].metric.mechanism
-        window = METRICS[metric].metric.window
-        key = (metric, event // window * window, cell, level)
-        return vectors.setdefault(key, np.zeros(columns(mechanism), dtype=np.int64))
-
-    for (pseudonym, chain, metric, event, level, payload, cell), times in reports.items():
-        mechanism = METRICS[metric].metric.mechanism
-        vector = mechanism.accumulate(
-            np.array([list(payload)], dtype=np.uint8),
-            np.array([identifier(chain)], dtype=np.uint64),
-            np.array([identifier(pseudonym)], dtype=np.uint64),
-            np.zeros(1, dtype=np.int64),
-            1,
-        )[0]
-        vector_of(metric, event, cell, level)[: mechanism.count_length] += times * vector
-    for (row, lower, equal), times in (pairs or Counter()).items():
-        at = METRICS[row.metric].metric.mechanism.count_length + 2 * lower
-        vector = vector_of(row.metric, row.event, row.cell, row.level)
-        vector[at : at + 2] += (times, times * equal)
-    return plain(vectors)
+    """Return the count vectors of reports and pairs of levels."""
+    return plain(count_vectors(reports, pairs or Counter(), REGISTRY, identifier))
 
 
 def plain(vectors: dict) -> dict:

@@ -71,10 +71,6 @@ def test_what_cannot_be_delivered_has_a_status_of_its_own(results, capsys, tmp_p
 
 
 def test_errors_say_what_to_do(results, capsys, tmp_path):
-    assert sotto_cli.main(["alerts", "--database", f"sqlite:///{tmp_path / 'results.db'}"]) == 2
-    assert "--kept must say where alerts are kept" in capsys.readouterr().err
-    assert sotto_cli.main(["alerts"]) == 2
-    assert "--state or --database must say where" in capsys.readouterr().err
     configuration = tmp_path / "alerts.yaml"
     configuration.write_text("false_alarms: 1")
     assert command(results, "--alerts", str(configuration)) == 2

@@ -177,28 +177,6 @@ def test_a_certificate_that_is_not_its_own_is_status_1(capsys, monkeypatch, plan
     assert run(capsys, plan_file)[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--trials", "999"], "--trials: "),
-        (["--recordings", "999"], "--recordings: "),
-        (["--confidence", "1"], "--confidence: "),
-        (["--confidence", "nan"], "--confidence: "),
-        (["--epsilon", "1,x"], "--epsilon: '1,x' must be numbers"),
-        (["--epsilon", "nan"], "epsilon must lie in"),
-        (["--mechanism", "grr,none"], "--mechanism must be among"),
-        (["none.yaml", "--epsilon", "1"], "are for the library"),
-        (["none.yaml"], "No such file"),
-    ],
-)
-def test_mistakes_end_with_status_2_and_one_line(capsys, options, said):
-    status, lines, err = run(capsys, *options)
-    assert (status, lines) == (2, [])
-    assert err.startswith("sotto: error: ")
-    assert said in err
-    assert err.count("\n") == 1
-
-
 def test_a_device_that_draws_by_another_law_is_status_1(capsys, monkeypatch):
     right = SymbolDraw.apply
     monkeypatch.setattr(

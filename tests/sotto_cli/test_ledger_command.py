@@ -101,26 +101,6 @@ def test_a_clock_that_is_nowhere_in_a_calendar(device, shown):
     assert shown()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["device.db", "--state", "state"],
-        ["--state", "state"],
-        ["--pseudonym", NAME],
-        ["no/such/device.db"],
-    ],
-)
-def test_mistakes_end_with_status_2_and_one_line(arguments, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["ledger", *arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("sotto: error: ")
-    assert printed.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_pseudonym(monkeypatch, capsys):
     ledger = pytest.importorskip("pipelines.storage.ledger")
     line = ledger.ChainLine(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from log_records import records_of
 from plan_texts import plan_head
 
 from sotto.errors import FormatError, ParameterError
@@ -129,11 +130,7 @@ def rows(log):
 
 
 def messages(log):
-    found = []
-    for lane in partitions(log):
-        reader = LogReader(lane)
-        found += [(record.append, record.body) for record in reader.records(0, reader.end())]
-    return sorted(found)
+    return sorted((record.append, record.body) for record in records_of(log))
 
 
 class TestReading:
@@ -583,11 +580,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("extra", "says"),
         [
-            (["--map", "colour"], "must be NAME=COLUMN"),
             (["--map", "hue=colour"], "no metric or measure 'hue'; it has colour, size, good"),
-            (["--processes", "0"], "--processes: '0' must be a whole number, in [1, 64]"),
-            (["--until", "later"], "--until: 'later' must be a time"),
-            (["--plan", "no-such-plan.yaml"], "no-such-plan.yaml"),
             (["--input", "no-such.csv"], "--input no-such.csv must be a file"),
         ],
     )

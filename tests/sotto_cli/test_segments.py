@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from log_records import records_of
 from plan_texts import plan_head
 
-from sotto.log.reader import LogReader, partitions
 from sotto.plan.compile import parse_plan
 from sotto.plan.segments import cell_label
 from sotto.wire.format import decode_message
@@ -46,10 +46,8 @@ def replay(*more):
 def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
     assert replay("--segment", "os=platform", "--segment", "app=app_version") == 0
     attributes = parse_plan(PLAN).compile().attributes
-    cells = []
-    for reader in map(LogReader, partitions(folder / "log")):
-        for record in reader.records(reader.begin(), reader.end()):
-            cells.append(cell_label(attributes, decode_message(record.body).cell))
+    sent = [decode_message(record.body) for record in records_of(folder / "log")]
+    cells = [cell_label(attributes, message.cell) for message in sent]
     assert sorted(cells) == sorted(
         f"os={os if os in ('linux', 'mac') else 'other'},app={app if app in '12' else 'other'}"
         for os, app in DEVICES

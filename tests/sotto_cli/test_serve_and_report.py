@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from invented_results import PLAN, write_results
 
 from sotto_cli import main
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["serve"], "--state or --database must say where the results are"),
-        (["report", "--out", "x"], "--state or --database must say where the results are"),
-        (["serve", "--state", "s", "--plan", "p.json"], "--plan is for a database without --state"),
-        (["serve", "--state", "s", "--public", "--token-file", "t"], "leave out --token-file"),
-        (["serve", "--state", "s", "--listen", "0.0.0.0"], "give --behind-proxy"),
-        (["serve", "--state", "s", "--boards", "."], ". must be a file of YAML; got a folder"),
-        (["serve", "--database", "none://x"], "the database cannot be used"),
-        (["report", "--out", "x", "--database", "r.db"], "a URL, such as sqlite:///results.db"),
-        (["report", "--state", "s"], "--out"),
-        (["serve", "--state", "s", "--kafka", "k:9092"], "--topic goes with --kafka or --broker"),
-        (["serve", "--database", "sqlite:///x", "--log", "l"], "--log goes with --state"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_done(given, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(given) == 2
-    assert said in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_state_that_is_no_folder_yet_is_warned_of(capsys, tmp_path, monkeypatch):

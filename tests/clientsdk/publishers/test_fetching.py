@@ -7,12 +7,11 @@ import json
 import threading
 import time
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 
 import pytest
 from device_plans import metric, plan
-from local_server import LocalServer
+from local_server import LocalServer, Request
 from waiting import wait_until
 
 from clientsdk import fetch_plan
@@ -28,33 +27,30 @@ LATER = replace(NEXT, expires=NEXT.expires + 1000)
 OTHER = replace(PLAN, version=PLAN.version + 2)
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, dict(self.headers)))
-        time.sleep(self.server.pause)
-        self.send_response(self.server.status)
-        self.send_header("ETag", '"1"')
-        self.send_header("Set-Cookie", "a=b")
-        self.send_header("Retry-After", "7")
-        if b"\r" in self.server.drips:
-            self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            self.wfile.write(self.server.content)
-            while self.server.drips and not self.server.ended.wait(0.05):
-                self.wfile.write(self.server.drips)
-
-
 class Server(LocalServer):
-    """Serves one document."""
+    """Serves one document, whose length it does not say."""
 
     def __init__(self) -> None:
-        super().__init__(Handler)
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        super().__init__(self._serve)
         self.status, self.content, self.pause = 200, ServedPlans([PLAN, LATER, OTHER]).body, 0.0
         #: With what an answer goes on and on until the test has ended.
         self.drips = b""
         self.ended = threading.Event()
+
+    def _serve(self, asked: Request) -> None:
+        time.sleep(self.pause)
+        answer = asked.handler
+        answer.send_response(self.status)
+        headers = {"ETag": '"1"', "Set-Cookie": "a=b", "Retry-After": "7"}
+        if b"\r" in self.drips:
+            headers["Transfer-Encoding"] = "chunked"
+        for header in headers.items():
+            answer.send_header(*header)
+        answer.end_headers()
+        with contextlib.suppress(OSError):
+            answer.wfile.write(self.content)
+            while self.drips and not self.ended.wait(0.05):
+                answer.wfile.write(self.drips)
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def test_the_newest_pinned_version_is_returned(server):
     keyed = HttpPublisher(server.url, key="secret")
     assert fetch_plan(keyed, "fleet.example", expect=NEXT.fingerprint_hex.upper()) == LATER
     # Nothing about the app or the device, and the same of all.
-    assert {frozenset(headers) for _, headers in server.asked} == {
+    assert {frozenset(asked.headers) for asked in server.requests} == {
         frozenset(["Host", "Accept-Encoding"])
     }
 
@@ -177,4 +173,4 @@ def test_an_answer_that_never_ends_is_given_up_at_the_deadline(server, drips):
 def test_pins_are_fingerprints(server, expect):
     with pytest.raises(ParameterError, match="64 hexadecimal digits"):
         fetch_plan(server.url, "fleet.example", expect=expect)
-    assert server.asked == []
+    assert server.requests == []

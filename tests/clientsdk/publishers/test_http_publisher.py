@@ -8,8 +8,9 @@ import time
 
 import pytest
 from device_plans import metric, reporter
+from local_server import Answer, Request
 from messages import message
-from publishing import Collector, Handler, refuse
+from publishing import Collector
 from waiting import wait_until
 
 from clientsdk.publishers.http import Address, HttpPublisher
@@ -42,7 +43,7 @@ def publisher(collector):
     ],
 )
 def test_a_refusal_says_what_may_be_wrong(collector, publisher, status, said):
-    collector.answer = refuse(status)
+    collector.answer = Answer(status)
     with pytest.raises(PublishError, match=said):
         publisher.publish(3, message())
 
@@ -52,13 +53,13 @@ def test_http_and_https_that_were_confused_are_told_apart(collector):
         HttpPublisher(collector.url.replace("http:", "https:")).publish(3, message())
 
 
-def silence(handler: Handler) -> None:
+def silence(asked: Request) -> None:
     time.sleep(600)
 
 
-def trickle(handler: Handler) -> None:
+def trickle(asked: Request) -> None:
     for _ in range(6000):
-        handler.wfile.write(b"H")
+        asked.handler.wfile.write(b"H")
         time.sleep(0.1)
 
 
@@ -92,7 +93,7 @@ def test_what_was_given_up_is_not_sent_later(collector, monkeypatch):
     may_go_on.set()
     assert ended.wait(600)
     wait_until(lambda: "sotto-http" not in {each.name for each in threading.enumerate()})
-    assert collector.taken == []
+    assert collector.requests == []
 
 
 def test_nobody_there_is_an_error_without_an_address(collector):
@@ -119,8 +120,6 @@ def test_a_client_closes_the_publisher_that_it_made(collector, monkeypatch):
 
 def test_a_connection_ends_with_the_flush_that_made_it(collector, publisher, monkeypatch):
     """Otherwise it would end when another pseudonym's begins."""
-    ended = threading.Event()
-    monkeypatch.setattr(Handler, "finish", lambda handler: ended.set())
     monkeypatch.setattr(sender, "BATCH", 1)
     # However slow this machine is.
     monkeypatch.setattr("clientsdk.publishers.http._IDLE", 3600.0)
@@ -129,7 +128,7 @@ def test_a_connection_ends_with_the_flush_that_made_it(collector, publisher, mon
     client.clock.advance(hours=2)
     client.flush()
     assert collector.connections == 2 * collector.connections[:1]
-    assert ended.wait(300)
+    assert collector.closed.acquire(timeout=300)
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -145,23 +144,21 @@ def test_a_child_of_a_fork_has_a_connection_of_its_own(collector, publisher, clo
 
 
 def test_closing_does_not_wait_for_a_message_under_way(collector, publisher):
-    may_answer, ended = threading.Event(), threading.Event()
+    may_answer = threading.Event()
 
-    def take_late(handler: Handler) -> None:
+    def take_late(asked: Request) -> Answer:
         may_answer.wait(300)
-        handler.take()
-        if not handler.rfile.read(1):
-            ended.set()
+        return Answer()
 
     collector.answer = take_late
     sending = threading.Thread(target=publisher.publish, args=(3, message()))
     sending.start()
-    wait_until(lambda: collector.taken)
+    wait_until(lambda: collector.requests)
     publisher.close()
     may_answer.set()
     sending.join(300)
     # Its connection is not kept.
-    assert ended.wait(300)
+    assert collector.closed.acquire(timeout=300)
 
 
 @pytest.mark.parametrize(

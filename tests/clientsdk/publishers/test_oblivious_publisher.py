@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from device_plans import metric, plan, reporter
+from local_server import Answer
 from oblivious import Behind, Relay, known, varint
 
 from clientsdk import fetch_plan
@@ -33,7 +34,7 @@ def behind():
 @pytest.fixture
 def relay(behind):
     with Relay() as server:
-        server.answer = behind
+        server.given = behind
         yield server
 
 
@@ -70,9 +71,9 @@ def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
     # Neither fields, of which the app's key would be one, nor content.
     assert behind.requests[1] == (head + b"\0\0\0").ljust(1024, b"\0")
     # To the relay it is a request like that of a message, and has a connection of its own.
-    report, asked = relay.passed
+    report, asked = relay.requests
     assert len(asked.body) == len(report.body)
-    assert (asked.headers, asked.path) == (report.headers, report.path)
+    assert (asked.method, asked.path, asked.headers) == (report.method, report.path, report.headers)
     assert asked.client != report.client
     behind.answer = known(404)
     with pytest.raises(PublishError, match="404"):
@@ -95,16 +96,16 @@ def messages_in(request: bytes) -> list[bytes]:
 def test_the_relay_sees_no_byte_of_a_message(relay, behind, publisher):
     sent = message()
     publisher.publish(3, sent)
-    (passed,) = relay.passed
+    (passed,) = relay.requests
     assert messages_in(behind.requests[0]) == [sent]
-    assert passed.path == "/relay"
+    assert (passed.method, passed.path) == ("POST", "/relay")
     assert passed.headers == {
         "Host": f"127.0.0.1:{relay.server_port}",
         "Accept-Encoding": "identity",
         "Content-Length": "1079",
         "Content-Type": "message/ohttp-req",
     }
-    seen = repr(passed).encode() + passed.body + relay.answers[0][1]
+    seen = repr(passed).encode() + passed.body + relay.answers[0].body
     for part in (b"p" * 16, bytes(range(32)), b"secret", b"telemetry.example", sent[:8]):
         assert part not in seen
 
@@ -112,7 +113,7 @@ def test_the_relay_sees_no_byte_of_a_message(relay, behind, publisher):
 def test_all_ordinary_messages_have_one_length(relay, publisher):
     for rows in (1, 2, 5, 10):
         publisher.publish(3, message(rows=rows))
-    assert {len(passed.body) for passed in relay.passed} == {1024 + 55}
+    assert {len(passed.body) for passed in relay.requests} == {1024 + 55}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_what_the_collector_answers(behind, publisher, answer, reason, hint):
     ],
 )
 def test_what_relay_and_gateway_answer(behind, publisher, status, headers, reason, hint):
-    change, behind.change = behind.change, lambda sealed: (status, headers, b"{}")
+    change, behind.change = behind.change, lambda sealed: Answer(status, headers, b"{}")
     with pytest.raises(PublishError, match=reason) as caught:
         publisher.publish(3, message())
     assert caught.value.retry_after == hint
@@ -172,10 +173,10 @@ def of_another_request(behind: Behind) -> bytes:
     ids=["nothing", "in the clear", "changed", "cut", "replayed", "too long"],
 )
 def test_a_relay_cannot_say_that_a_message_was_taken(behind, publisher, forged):
-    change, behind.change = behind.change, lambda sealed: (200, {}, forged(behind, sealed))
+    change, behind.change = behind.change, lambda sealed: Answer(200, body=forged(behind, sealed))
     with pytest.raises(PublishError, match="gateway"):
         publisher.publish(3, message())
-    behind.change = lambda sealed: (204, {}, b"")
+    behind.change = lambda sealed: Answer()
     with pytest.raises(PublishError, match="gateway"):
         publisher.publish(3, message())
     behind.change = change
@@ -193,7 +194,7 @@ def test_a_client_sends_the_same_message_again_and_only_the_gateway_can_tell(
     assert client.flush().sent == 1
     first, again = behind.requests
     assert messages_in(first) == messages_in(again)
-    refused, taken = (passed.body for passed in relay.passed)
+    refused, taken = (passed.body for passed in relay.requests)
     assert refused[:7] == taken[:7]
     blocks = {refused[at : at + 16] for at in range(7, len(refused) - 15)}
     assert not any(taken[at : at + 16] in blocks for at in range(7, len(taken) - 15))
@@ -202,10 +203,10 @@ def test_a_client_sends_the_same_message_again_and_only_the_gateway_can_tell(
 def test_a_connection_that_was_closed_meanwhile_is_made_anew_with_a_new_encapsulation(
     relay, behind, publisher
 ):
-    behind.change = lambda sealed: (200, {"Connection": "close"}, sealed)
+    behind.change = lambda sealed: Answer(200, {"Connection": "close"}, sealed)
     for _ in range(3):
         publisher.publish(3, message())
-    assert len({passed.body for passed in relay.passed}) == 3
+    assert len({passed.body for passed in relay.requests}) == 3
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
-from itertools import combinations
 
 import numpy as np
 import pytest
+from linear_forms import depends_on_few, rank
 
 from pipelines.aggregation import breakdown
 from pipelines.aggregation.breakdown import broken_down, held_back, slices, withheld
 from sotto.plan.segments import Attribute
-
-
-def rank(rows: list[list[int]]) -> int:
-    """The rank over the rationals, without rounding."""
-    left = [[Fraction(number) for number in row] for row in rows]
-    found = 0
-    for column in range(len(left[0]) if left else 0):
-        pivot = next((at for at in range(found, len(left)) if left[at][column]), None)
-        if pivot is None:
-            continue
-        left[found], left[pivot] = left[pivot], left[found]
-        for at in range(found + 1, len(left)):
-            factor = left[at][column] / left[found][column]
-            left[at] = [a - factor * b for a, b in zip(left[at], left[found], strict=True)]
-        found += 1
-    return found
 
 
 def attributes_of(shape: list[int]) -> tuple[Attribute, ...]:
@@ -65,12 +48,8 @@ def check(attributes, reports, least, held=frozenset()) -> tuple[int, int]:
     whole = rank(published)
     for vector in hidden:
         assert rank([*published, vector]) > whole, "what is withheld follows from the rest"
-    # And no combination at all, with any coefficients, is of few reports.
-    for size in range(1, len(live) + 1) if published else ():
-        for few in combinations(range(len(live)), size):
-            if counts[[*few]].sum() < least:
-                rest = [[row[at] for at in range(len(live)) if at not in few] for row in published]
-                assert rank(rest) == whole, "a combination depends on few reports"
+    few = depends_on_few(published, counts.tolist(), least)
+    assert not few, "a combination depends on few reports"
     return len(published), len(hidden)
 
 

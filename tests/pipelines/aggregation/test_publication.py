@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from every_type import KINDS, counts_of, every_plan
+from linear_forms import depends_on_few
 from numpy.typing import NDArray
-from test_breakdown import rank
 
 from mechanisms.base import Mechanism
 from mechanisms.category.local_hashing import LocalHashing
@@ -139,19 +139,6 @@ def counts_by_level(
     return mechanism.accumulate(payloads, ids, ids, level, mechanism.levels)
 
 
-def smallest(forms: list[list[int]], weights: list[int], least: int) -> bool:
-    """Whether any combination of linear forms depends on fewer reports than ``least``."""
-    whole = rank(forms)
-    small = [at for at, weight in enumerate(weights) if weight < least]
-    for size in range(1, len(small) + 1):
-        for few in combinations(small, size):
-            if sum(weights[at] for at in few) < least:
-                rest = [[row[at] for at in range(len(row)) if at not in few] for row in forms]
-                if rank(rest) < whole:
-                    return True
-    return False
-
-
 def kept(made: Publication, held: Mapping[str, int]) -> tuple[Publication, dict[str, int]]:
     """Return a publication with the unions of the windows before it, and what it holds back."""
     found = held_back(made.plan.attributes, made.enough(), made.without, held)
@@ -207,15 +194,15 @@ def test_no_combination_depends_on_few_reports_of_a_level(name, segments):
             shown, strata = shown + bool(forms), strata + (finest > 1)
             hidden += sum(weights) > 0 and not forms
             if forms:
-                assert not smallest(forms, weights, 20), (reports.tolist(), level)
+                assert not depends_on_few(forms, weights, 20), (reports.tolist(), level)
     assert shown > 5
     assert name == "dark" or strata > 2
 
 
 def test_the_brute_force_finds_a_level_that_is_left_in():
-    assert smallest([[1, 1]], [120, 1], 20) is False
-    assert smallest([[1, 1], [1, 0]], [120, 1], 20)
-    assert smallest([[1, 1, 0], [0, 1, 1]], [120, 1, 120], 20) is False
+    assert depends_on_few([[1, 1]], [120, 1], 20) is False
+    assert depends_on_few([[1, 1], [1, 0]], [120, 1], 20)
+    assert depends_on_few([[1, 1, 0], [0, 1, 1]], [120, 1, 120], 20) is False
 
 
 SEPARABLE = f"""\

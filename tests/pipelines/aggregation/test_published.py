@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from every_type import KINDS, counts_of, every_plan
+from linear_forms import depends_on_few
 from numpy.typing import NDArray
 from step_plans import HOUR, PERIOD, THRESHOLD, category, number, plan
 from step_universe import made_rows
-from test_publication import fewest_touched, figures_of, separable_plan, smallest
+from test_publication import fewest_touched, figures_of, separable_plan
 
 from mechanisms.frozen import replace
 from pipelines.aggregation import published
@@ -47,8 +48,8 @@ def test_at_least_m_changed_is_not_enough():
     assert fewest([np.array([n]) for n in (20, 40)], [], 1) == 20
     first, second, third = [1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 1, 0]
     weights = [1, 19, 19, 1]
-    assert smallest([first, second, third], weights, 3)
-    assert not smallest([first, second, third], weights, 2)
+    assert depends_on_few([first, second, third], weights, 3)
+    assert not depends_on_few([first, second, third], weights, 2)
 
 
 class Telemetry:
@@ -164,7 +165,7 @@ def gives_away(of: CompiledPlan, seed: int) -> bool:
             assert set(np.unique(tables)) <= {0, 1}
             forms, weights = np.unique(tables, axis=1, return_counts=True)
             weights[~forms.any(axis=0)] = LEAST
-            if smallest(forms.tolist(), weights.tolist(), LEAST):
+            if depends_on_few(forms.tolist(), weights.tolist(), LEAST):
                 return True
     return False
 
@@ -216,7 +217,7 @@ def test_no_combination_of_strata_depends_on_fewer_reports_than_the_bound():
                 forms += [(inside & (of == each)).astype(int).tolist() for each in range(strata)]
         least = fewest(numbers[:joined], numbers[joined:], strata)
         seen = [int(n) for n, column in zip(weights, zip(*forms, strict=True), strict=True)]
-        assert not smallest([form for form in forms if any(form)], seen, least)
+        assert not depends_on_few([form for form in forms if any(form)], seen, least)
         tight += least > 0
     assert tight > 20
 

@@ -37,7 +37,7 @@ def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
         assert watch.look().undelivered == 1
         # Too early to try again.
         assert watch.deliver() == 1
-        assert len(server.received) == 1
+        assert len(server.requests) == 1
         clock.now += timedelta(seconds=10)
         assert watch.deliver() == 1
         clock.now += timedelta(seconds=20)
@@ -47,9 +47,9 @@ def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
         assert (
             AlertWatch(results.reader(), configuration, path, clock=clock).look().undelivered == 0
         )
-    ids = {headers["webhook-id"] for _, headers, _ in server.received}
-    bodies = {body for *_, body in server.received}
-    assert (len(server.received), len(ids), len(bodies)) == (3, 1, 1)
+    ids = {each.headers["webhook-id"] for each in server.requests}
+    bodies = {each.body for each in server.requests}
+    assert (len(server.requests), len(ids), len(bodies)) == (3, 1, 1)
     assert warnings == [
         "an alert is not delivered: localhost answered 503",
         "an alert is not delivered: localhost answered 500",
@@ -78,7 +78,7 @@ def test_one_alert_that_is_refused_does_not_hold_up_the_others(tmp_path):
             moved = {each: [(0.5 if each == item else 0.2, 0.02)] * 2 for each in items[number:]}
             results.write(moved, first=14 + 2 * number)
             assert watch.look().undelivered == 1
-    posted = [json.loads(body)["data"]["item"] for *_, body in server.received]
+    posted = [json.loads(each.body)["data"]["item"] for each in server.requests]
     assert list(dict.fromkeys(posted)) == items
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from live_collector import LiveCollector, body, message
-from local_server import LocalServer
+from local_server import Answer, LocalServer
 from waiting import wait_until
 
 from pipelines.collector.keys import new_key
@@ -50,17 +49,8 @@ const post = (body, key) => fetch(`${COLLECTOR}/v1/reports`, {
 def shown(browser: Any, script: str) -> str:
     """Return what a page with that script shows in the end."""
     text = f'<!doctype html><body><p id="tried"></p><script>{script}</script></body>'
-    content = text.encode()
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    with contextlib.closing(browser.new_context()) as context, LocalServer(Page) as server:
+    content = Answer(200, {"Content-Type": "text/html; charset=utf-8"}, text.encode())
+    with contextlib.closing(browser.new_context()) as context, LocalServer(content) as server:
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto(server.url)

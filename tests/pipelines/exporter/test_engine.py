@@ -7,14 +7,13 @@ import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from local_server import LocalServer
+from local_server import Answer, LocalServer
 from programs import needed
 from prometheus_client import CollectorRegistry, start_http_server
 from serving import ROOT, running, wait_until
@@ -79,26 +78,17 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-@contextmanager
-def played(answer: Callable[[str], Any]) -> Iterator[str]:
-    """Play a job manager, given what it answers to a path; return its URL."""
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps(answer(unquote(self.path))).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    with LocalServer(Answers) as server:
-        yield server.url
+def played(answer: Callable[[str], Any]) -> LocalServer:
+    """Play a job manager, given what it answers to a path."""
+    return LocalServer(
+        lambda asked: Answer(200, body=json.dumps(answer(unquote(asked.path))).encode())
+    )
 
 
 @pytest.fixture
 def flink() -> Iterator[str]:
-    with played(ANSWERS.__getitem__) as url:
-        yield url
+    with played(ANSWERS.__getitem__) as server:
+        yield server.url
 
 
 def test_a_job_is_found_by_the_name_that_its_documents_carry(flink):
@@ -201,7 +191,7 @@ def test_prometheus_fires_each_alert_on_an_engine_that_is_not_well(job, database
     flink = PlayedJob(StateDirectory(job.state).manifest().state)
     registry = CollectorRegistry()
     with played(flink) as engine:
-        readers = StreamReaders(WatchedResults(database, 0), [], {}, WatchedEngine(engine))
+        readers = StreamReaders(WatchedResults(database, 0), [], {}, WatchedEngine(engine.url))
         registry.register(JobsCollector({"job": readers.readings}))
         server, thread = start_http_server(0, "127.0.0.1", registry)
         try:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import urllib.request
 
 import pytest
+from serving import sotto
 from watched import samples, value, watched
 
 from sotto_cli import main
-
-
-@pytest.fixture
-def served(job):
-    command = [sys.executable, "-m", "sotto", "exporter", "--port", "0"]
-    command += ["--state", str(job.state), "--log", str(job.log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process, process.stdout.readline().strip()
-        process.kill()
 
 
 def test_once_prints_what_would_be_served(job, capsys):
@@ -53,33 +42,11 @@ def test_nothing_there_yet_is_no_error(tmp_path, capsys):
 
 
 @pytest.mark.real_randomness
-def test_it_serves_on_loopback_until_it_is_told_to_stop(served):
-    process, url = served
-    assert url.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(url, timeout=300) as answer:
-        assert answer.status == 200
-        found = samples(answer.read().decode())
+def test_it_serves_on_loopback_until_it_is_told_to_stop(job):
+    given = "--port", "0", "--state", job.state, "--log", job.log
+    with sotto("exporter", *given) as (_, url):
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=300) as answer:
+            assert answer.status == 200
+            found = samples(answer.read().decode())
     assert value(found, "sotto_source_status", source="log", status="ok") == 1
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(300) == 0
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "--state or --database"),
-        (["--state", "x", "--max-series", "-1"], "--max-series: '-1'"),
-        (["--state", "x", "--port", "70000"], "--port: '70000'"),
-        (["--state", "x", "--max-age", "soon"], "soon"),
-        (["--state", "x", "--kafka", "localhost:1"], "--topic"),
-        (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
-        (["--state", "x", "--plan", "plan.yaml"], "are for streaming jobs"),
-        (["--database", "sqlite:///x.db", "--log", "x"], "--log goes with --state"),
-        (["--database", "nonsense"], "the database cannot be used"),
-        (["--database", "sqlite://"], "name a file, as sqlite:"),
-        (["--state", "x", "--listen", "nowhere.invalid"], "nowhere.invalid"),
-    ],
-)
-def test_what_cannot_be_is_refused(given, message, capsys):
-    assert main(["exporter", *given]) == 2
-    assert message in capsys.readouterr().err

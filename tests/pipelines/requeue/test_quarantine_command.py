@@ -157,18 +157,3 @@ def test_bytes_that_are_no_message_say_why():
     out = lines([cut, gone], 1, full=False)
     assert out[-1] == "and 1 more: --limit, or ask for less"
     assert lines([], 9, full=False) == ["nothing in quarantine, or nothing that was asked for"]
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--state", "nowhere"], "holds no run"),
-        (["--state", "s", "--topic", "reports-e1-p8"], "--topic goes with"),
-        (["--kafka", "localhost:9092"], "--topic is missing"),
-        (["--state", "s", "--reason", "whim"], "--reason: 'whim' is none: malformed, "),
-    ],
-)
-def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, more, said):
-    monkeypatch.chdir(tmp_path)
-    assert main(["quarantine", *more]) == 2
-    assert said in capsys.readouterr().err

@@ -53,26 +53,15 @@ def test_what_waits_is_told_and_then_counted(folder, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--state", "state", "--reason", "late"), "rejected as late would be rejected again"),
-        (("--state", "state", "--reason", "whim"), "--reason: 'whim' is none: malformed, "),
-        (("--state", "state", "--topic", "reports-e1-p8"), "--topic and --again go with"),
-        (("--state", "state", "--max-reports", "0"), "--max-reports: '0'"),
-        (("--state", "nowhere"), "holds no run"),
-        (("--state", "nowhere", "--dry-run"), "holds no run"),
         (("--kafka", "localhost:9092"), "--topic is missing"),
         (("--kafka", "localhost:9092", "--topic", "reports"), "must be a full name"),
         (("--kafka", "l:1", "--topic", "a-e1-p1", "--database", "sqlite:///x"), "--database"),
     ],
 )
-def test_what_is_wrong_is_told(folder, more, said, capsys, monkeypatch):
+def test_what_is_wrong_beside_a_topic_is_told(folder, more, said, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     assert sotto(folder, *more) == 2
     assert said in capsys.readouterr().err
-
-
-def test_of_a_streaming_job_plans_are_given(capsys):
-    assert main(["requeue", "--kafka", "localhost:9092", "--topic", "reports-e1-p8"]) == 2
-    assert "--plan is missing" in capsys.readouterr().err
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 
 import pytest
 from html_pages import Html
 from invented_results import ask
 from moving_results import MovingResults, compiled
 from receiver import calling, receiving
-from serving import wait_until
+from serving import sotto, wait_until
 
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.notifiers.base import NotificationError
@@ -99,19 +96,13 @@ def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
 @pytest.mark.slow
 def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_path):
     (tmp_path / "plan.json").write_bytes(compiled().to_json())
-    command = [sys.executable, "-m", "sotto", "serve", "--port", "0", "--plan", "plan.json"]
-    command += ["--database", "sqlite:///results.db", "--alerts", "alerts.yaml"]
-    command += ["--kept", "alerts.json"]
+    given = ["--plan", tmp_path / "plan.json", "--database", results.url]
+    given += ["--alerts", tmp_path / "alerts.yaml", "--kept", tmp_path / "alerts.json"]
     with receiving() as server:
-        url = f"http://127.0.0.1:{server.server_port}/hook"
-        (tmp_path / "alerts.yaml").write_text(f'notify: {{webhook: {{url: "{url}"}}}}')
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
-            try:
-                wait_until(lambda: server.received)
-            finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait(600)
-        assert process.returncode == 0
-    found = [json.loads(body) for _, _, body in server.received]
+        notified = f'notify: {{webhook: {{url: "{server.url}/hook"}}}}'
+        (tmp_path / "alerts.yaml").write_text(notified)
+        with sotto("serve", "--port", "0", *given):
+            wait_until(lambda: server.requests)
+    found = [json.loads(each.body) for each in server.requests]
     assert [each["data"]["item"] for each in found] == [NASTY]
     assert found[0]["text"].startswith(f"colour {NASTY} rose from 20 % by 30 points")

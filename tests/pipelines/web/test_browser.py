@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from invented_results import NASTY, PLAN, write_results
+from serving import sotto
 
 from deploy.browser import axe
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 
-ROOT = Path(__file__).parents[3]
 THEME = "/metrics/app.example/look/1/theme"
 PAGES = ("/", "/plans", "/health", "/plans/app.example/look/1", THEME,
          "/metrics/app.example/look/1/speed", "/metrics/app.example/look/1/page")  # fmt: skip
@@ -36,14 +34,9 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     """Serve the results of a folder in a process, and yield the address."""
     plan = folder / "plan.json"
     plan.write_bytes(PLAN.to_json())
-    command = [sys.executable, "-m", "sotto", "serve", "--port", "0", "--plan", str(plan)]
-    command += ["--database", f"sqlite:///{folder / 'results.db'}", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            yield process.stdout.readline().strip().rstrip("/")
-        finally:
-            process.terminate()
-    assert process.returncode == 0
+    database = f"sqlite:///{folder / 'results.db'}"
+    with sotto("serve", "--port", "0", "--plan", plan, "--database", database, *options) as served:
+        yield served[1]
 
 
 @pytest.fixture(scope="module")

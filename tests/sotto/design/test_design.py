@@ -149,40 +149,6 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("", "give a plan, or a question"),
-        ("--type category --ladder 1", "needs domain"),
-        ("--type numbr --ladder 1", "did you mean 'number'?"),
-        ("--type boolean", "give the epsilons"),
-        ("--type boolean --ladder 99", "must be in"),
-        ("--type boolean --ladder 1 --width 1e-12", "reports would reach"),
-        ("--type boolean --ladder 1 --width 0", "must be a number above 0"),
-        ("--type number --ladder 1 --floor 0.1", "no detection floor"),
-        ("--type number --ladder 1 --range 5 5", "LOW below HIGH"),
-        ("--type boolean --ladder 1 --share 1.5", "share must lie in"),
-        (
-            "--type boolean --ladder 1 --users -5",
-            "--users: '-5' must be a whole number, at least 1",
-        ),
-        ("--type boolean --ladder 1 --confidence nan", "confidence"),
-        ("--type string --ladder 1", "strings need candidates"),
-        ("--type string --ladder 1 --candidates 10001", "in [1, 10000]"),
-        ("--type boolean --ladder 2 --panels 1,4", "--panels goes with a plan"),
-        (
-            "--type top_item --domain 9 --ladder 1 --mechanism permute_and_flip",
-            "top_response's is",
-        ),
-    ],
-)
-def test_what_cannot_be_is_one_line(capsys, options, message):
-    status, out, err = run(capsys, *options.split())
-    assert (status, out) == (2, "")
-    assert message in err
-    assert "Traceback" not in err
-
-
 def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
     path = tmp_path / "chart.svg"
     options = "--type boolean --ladder 0.5,1,2 --width 0.01 --users 30000 --plot"

@@ -85,43 +85,6 @@ def test_numbers_fall_into_the_bins_between_edges():
     assert [plain.within(value) for value in (0, 1, 9)] == [False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("metric", "problem"),
-    [
-        ("type: ordinal, measure: {age: 10d, up_to: 3}", "must be a multiple of the period, 7d"),
-        ("type: ordinal, edges: [1, 2], measure: {age: 7d, up_to: 3}", "edges 0, 1, 2 and so on"),
-        ("type: ordinal, measure: {age: 7d, up_to: 0}", "edges must be 2 to"),
-        ("type: ordinal, values: [a, b], measure: {furthest: [b]}", "must have either values"),
-        ("type: boolean, measure: {days: app}", "a boolean like this cannot be the measure days"),
-        ("type: boolean, missing: true, measure: {count: a}", "is never missing"),
-        (f"{NUMBER}, missing: true, measure: {{sum: load}}", "a sum is never missing"),
-        (f"{NUMBER}, measure: {{last: load}}", "needs missing: true"),
-        (f"{NUMBER}, measure: {{count: 'a b'}}", "must be a name"),
-        (f"{NUMBER}, measure: {{days: a}}, otel: {{instrument: a}}", "otel feeds a count, or"),
-    ],
-)
-def test_a_measure_that_cannot_be_is_refused(metric, problem):
-    with pytest.raises(PlanError, match=problem):
-        plan(f"{metric}, {REST}")
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (("window: 7d", "window: 7d, stored: true"), "keeps no true value on the device"),
-        (("type: boolean", NUMBER), "a number like this cannot be the measure used"),
-        (("type: boolean", "type: boolean, missing: true"), "is never missing"),
-        (("{epsilon: 1}, {epsilon: 2, after: 1d}, ", ""), "ladder: the measure used has at least"),
-        (("2.2}", "2.2, after: 2d}"), "level 3: after 2d must be level 2's 1d"),
-        (("7d", "7d, mechanism: local_hashing"), "needs a mechanism without public coins"),
-        (("7d", "7d, repeat: {constant: true}"), "must be {once: first}"),
-    ],
-)
-def test_a_response_that_cannot_be_is_refused(change, problem):
-    with pytest.raises(PlanError, match=problem):
-        plan(f"{METRICS['used'][0]}, {USED}".replace(*change))
-
-
 def test_a_theft_is_said_with_its_exact_loss():
     compiled = plan(f"{METRICS['used'][0]}, window: 7d, ladder: [{{epsilon: 2}}, {{epsilon: 2.2}}]")
     said = " ".join("\n".join(description(compiled, {})).split())
