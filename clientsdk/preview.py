@@ -157,6 +157,8 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
             plan = stored_plan(connection, int(numbers[0][0]))
             copy = _blank(plan, Ceilings(*ceilings), lambda: now)
             connection.backup(copy.database.connected())
+        # A file of the release before lacks tables.
+        schema.prepare(copy.database.connected())
         with copy.transaction(READ) as memory:
             copy.adopt(memory)
         if not copy.consented:

@@ -29,9 +29,10 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
+from mechanisms.errors import check_epsilon
 from mechanisms.estimators.variance import bit_means, share_variance
 from mechanisms.randomness import Source
-from papers.gradual_release.comparison import bit_noise, check_epsilon
+from papers.gradual_release.comparison import MAX_EPSILON, bit_noise
 
 _ROOT = 405 * sqrt(241)
 #: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).
@@ -48,7 +49,7 @@ class FloatMechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        check_epsilon(self.epsilon, MAX_EPSILON)
 
     @property
     def certified_epsilon(self) -> float:

@@ -14,6 +14,8 @@ import release_before as before
 import sqlalchemy as sql
 
 from clientsdk import MemoryPublisher, Outcome
+from clientsdk.ledger import read_file
+from clientsdk.preview import preview_file
 from clientsdk.testing import FakeClock, SeededClient
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.results.documents import parse
@@ -174,6 +176,23 @@ def test_a_device_goes_on_and_its_reports_count(tmp_path: Path) -> None:
     result = aggregated(state, log)
     assert result.rejects == {}
     assert result.tally.counted == 36 + 6
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "reserved", "reports"),
+    [
+        ("device-fleet", before.UPGRADED, 32_000_000, 6),
+        ("device-attributes", 2800 * 7 * before.DAY + 3 * before.DAY, 16_000_000, 10),
+    ],
+)
+def test_a_device_is_shown_before_an_app_opens_it(
+    tmp_path: Path, name: str, now: int, reserved: int, reports: int
+) -> None:
+    device = before.unpacked(name, tmp_path) / "device.db"
+    held = device.read_bytes()
+    assert read_file(device).reserved == reserved
+    assert len(preview_file(device, now).reports) == reports
+    assert device.read_bytes() == held
 
 
 def test_a_device_with_everything_goes_on(tmp_path: Path) -> None:

@@ -14,21 +14,15 @@ from collections.abc import Sequence
 from math import exp, expm1, log1p
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, check_at_least
+from mechanisms.errors import check_at_least, check_epsilon
 
 #: The largest epsilon of the closed forms.
 MAX_EPSILON = 700
 
 
-def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
-    """Refuse an epsilon for which the closed forms do not hold."""
-    if not 0 < epsilon <= MAX_EPSILON:
-        raise ParameterError(f"{name} must lie in (0, {MAX_EPSILON}], not {epsilon}")
-
-
 def bit_noise(epsilon: float) -> float:
     """Return e^ε/(e^ε − 1)², the variance of one debiased binary response."""
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, MAX_EPSILON)
     return exp(-epsilon) / expm1(-epsilon) ** 2
 
 
@@ -38,8 +32,8 @@ def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> flo
     Epsilons of the permanent response and of one sample lie in (0, 700]; the result increases with
     ``samples`` towards ``permanent``, which it never reaches.
     """
-    check_epsilon(permanent, "permanent")
-    check_epsilon(sample, "sample")
+    check_epsilon(permanent, MAX_EPSILON, "permanent")
+    check_epsilon(sample, MAX_EPSILON, "sample")
     check_at_least("samples", samples, 1)
     low, high = sorted((permanent, samples * sample))
     return log1p(expm1(low) * -expm1(-high) / (1 + exp(low - high)))
