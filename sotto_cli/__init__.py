@@ -17,7 +17,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -104,9 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # would have their number, and get what a library or a child writes to standard error.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.dup(number), "r+", errors="backslashreplace"))
     os.close(number)
-    nowhere = partial(open, os.devnull, "w", errors="backslashreplace")
-    sys.stdout, sys.stderr = sys.stdout or nowhere(), sys.stderr or nowhere()
     try:
         parsed = _parsed(given)
         status: int = parsed.run(parsed) or ExitStatus.DONE

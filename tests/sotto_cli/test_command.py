@@ -346,6 +346,15 @@ def test_a_closed_output_changes_neither_status_nor_words(plan_file, closed, suf
 
 
 @pytest.mark.real_randomness
+def test_a_closed_input_is_an_empty_one():
+    forget = [sys.executable, "-m", "sotto", "forget", "--state", "state", "--file", "-"]
+    words = ["sh", "-c", 'exec "$@" <&-', "sh", *forget]
+    done = subprocess.run(words, capture_output=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"sotto: error: --file has no pseudonym in it\n"
+
+
+@pytest.mark.real_randomness
 def test_no_file_takes_the_place_of_a_closed_stream_here_or_in_a_child():
     child = "os.execlp('sh', 'sh', '-c', 'true 3<&0 4>&1 5>&2')"
     code = f"import os, sotto_cli; sotto_cli.main(['plan']); {child}"
