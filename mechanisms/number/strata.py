@@ -421,8 +421,9 @@ class QuantileRegion:
         fit = -falling_fit(-shares, weights)
         steps = np.diff(fit) * np.sqrt((weights[:-1] + weights[1:]) / 2)
         # The mode "same" would return five values for fewer than five steps.
-        near = (np.convolve(steps, np.ones(5)) / np.convolve(np.ones_like(steps), np.ones(5)))[2:-2]
-        part = np.clip((near - 0.2) / 0.8, 0.0, 1.0)
+        five = np.ones(5)
+        around = (np.convolve(steps, five) / np.convolve(np.ones_like(steps), five))[2:-2]
+        part = np.clip((around - 0.2) / 0.8, 0.0, 1.0)
         gap = np.minimum(np.arange(pieces + 1) // GRID, count - 2)
         u = np.arange(pieces + 1) / GRID - gap
         critical: Floats = limit + part[gap] * (chi_square * ((1 - u) ** 2 + u**2) - limit)

@@ -251,9 +251,8 @@ def rational(value: Number, name: str) -> Fraction:
 
 
 def _chance(value: Number, name: str) -> Fraction:
-    exact = rational(value, name)
     check_probability(name, value)
-    return exact
+    return rational(value, name)
 
 
 def _moments(row: Row, numbers: Sequence[int]) -> tuple[Fraction, Fraction]:

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
+from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for, supports_constant
 from sotto.design.experiment import ArmUsers, Effect
 from sotto.design.questions import Question
 from sotto.design.segments import SegmentDesign
 from sotto.design.spending import YEAR, Lifetime
-from sotto.errors import ParameterError
 from sotto.plan.choice import Asked, spec_of
 
 #: So many users are assumed where neither they nor a target are given.
@@ -162,8 +162,8 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     >>> [level.needed for level in found.levels], found.users
     ([601988, 27815], 27815)
     """
-    if users is not None and not users >= 1:
-        raise ParameterError(f"users must be at least 1, not {users}")
+    if users is not None:
+        check_at_least("users", users, 1)
     precisions = [question.precision(level) for level in range(question.sent)]
     needed = [_needed(question, each, goal) for each in precisions]
     shown = users or needed[-1] or USERS
