@@ -96,8 +96,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
     if not args.state and args.database is None:
         raise ParameterError("--state or --database must name the job's")
-    if bool(args.topic) != bool(args.kafka or args.broker):
-        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
+    options.check_watched(args)
     broker = options.broker_of(args) if args.topic else None
     topics = options.topics_of(args.topic) if args.topic else []
     if args.state:
@@ -108,8 +107,6 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         readers = readers_of_runs(
             args.state, args.log, broker, topics, args.database, args.max_series
         )
-    elif args.log:
-        raise ParameterError("--log goes with --state: a streaming job reads --topic")
     else:
         plans, _ = plans_of(args.plan)
         streams = reader_of_streams(

@@ -224,6 +224,14 @@ def check_outside(state: Path, log: Path | None) -> None:
         raise ParameterError("--state must be outside --log, which is read alone")
 
 
+def check_watched(args: argparse.Namespace) -> None:
+    """Raise ParameterError if what a job reads is named by halves."""
+    if bool(args.topic) != bool(args.kafka or args.broker):
+        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
+    if args.log and not args.state:
+        raise ParameterError("--log goes with --state: a streaming job reads --topic")
+
+
 def broker_of(args: argparse.Namespace) -> Broker:
     """Return how to reach the brokers that ``--kafka`` or ``--broker`` names."""
     from sotto.kafka.brokers import Broker, require_client
