@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sotto.errors import ParameterError
 from sotto.files import force
-from sotto.plan.files import open_beside
+from sotto.plan.files import open_beside, stamp_of
 
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class AppKeys:
         self._path = path
         self._warn = warn
         self._warned = ""
-        self._stamp = _stamp(path)
+        self._stamp = stamp_of(path)
         self._apps = _by_digest(path)
 
     def app_of(self, key: str) -> str | None:
@@ -66,7 +66,7 @@ class AppKeys:
     def reload(self) -> None:
         """Read the file again if it has changed; keep the keys there were if it is damaged."""
         try:
-            stamp = _stamp(self._path)
+            stamp = stamp_of(self._path)
             if stamp != self._stamp:
                 self._apps, self._stamp = _by_digest(self._path), stamp
             self._warned = ""
@@ -129,15 +129,6 @@ def _load(path: Path) -> _KeysFile:
 
 def _by_digest(path: Path) -> dict[str, str]:
     return {digest: app for app, digests in _load(path).apps.items() for digest in digests}
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what is different of a file that has changed."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise ParameterError(f"{path}: {error.strerror}") from None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @contextmanager

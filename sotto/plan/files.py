@@ -121,7 +121,7 @@ class PlanFileFolder:
         loaded = []
         for path in self._files():
             try:
-                stamp = _stamp(path)
+                stamp = stamp_of(path)
                 if not (changed_only and self._used.get(path) == stamp):
                     loaded.append((path, stamp, plan_of(path)))
             except (ParameterError, UnicodeError, OSError, ImportError) as error:
@@ -152,7 +152,10 @@ class PlanFileFolder:
             self._warn(f"{path} is left out: {why}")
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes whenever a file is written or replaced."""
-    found = os.stat(path)
+def stamp_of(path: Path) -> tuple[int, int, int]:
+    """Return what changes whenever a file is written or replaced; ParameterError if it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise ParameterError(f"{path}: {error.strerror}") from None
     return found.st_ino, found.st_mtime_ns, found.st_size
