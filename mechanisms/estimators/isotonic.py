@@ -60,15 +60,16 @@ def rising_squares(values: Floats, weights: Floats, most: float) -> Floats:
     >>> rising_squares(np.array([1.0, 3.0, 2.0]), np.ones(3), 2.0).tolist()
     [0.0, 0.0, 1.0, 1.0]
     """
-    blocks: list[tuple[float, float, float]] = []
+    # Mean, weight and squares of each block of equal values; the sum over the blocks before it.
+    blocks: list[tuple[float, float, float, float]] = []
     found = [0.0]
     for mean, mass in zip(values.tolist(), weights.tolist(), strict=True):
-        squares = 0.0
+        squares, total = 0.0, found[-1]
         while blocks and blocks[-1][0] >= mean:
-            before, more, inside = blocks.pop()
+            before, more, inside, total = blocks.pop()
             squares += inside + more * mass / (more + mass) * (before - mean) ** 2
             mean = (more * before + mass * mean) / (more + mass)
             mass += more
-        blocks.append((mean, mass, squares))
-        found.append(sum(inside + m * max(at - most, 0.0) ** 2 for at, m, inside in blocks))
+        blocks.append((mean, mass, squares, total))
+        found.append(total + (squares + mass * max(mean - most, 0.0) ** 2))
     return np.array(found)
