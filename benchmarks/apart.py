@@ -53,11 +53,11 @@ def aggregate_apart(
 
 def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") -> Aggregated:
     # Beam is imported before the clock starts, and by no process that only sends.
-    from pipelines.bounded.run import aggregate, keep_freed_memory
+    from pipelines.bounded.run import aggregate, settle_memory
     from pipelines.sources.kafka import KafkaTopics
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    keep_freed_memory()
+    settle_memory()
     plan = reports.plan()
     source: Path | KafkaTopics
     if log:

@@ -127,13 +127,13 @@ def run(args: argparse.Namespace) -> int:
     options.warn_unsigned(registry.plans)
     options.quiet_libraries()
     from pipelines.beam.runners import Runner
-    from pipelines.bounded.run import aggregate, keep_freed_memory
+    from pipelines.bounded.run import aggregate, settle_memory
     from pipelines.maintenance.retention import HourlyRetention
 
     wait = _WAIT if args.follow else 0.0
     runner = Runner(tuple(args.beam), lambda text: options.say(f"job: {text}"))
     retention = HourlyRetention(args.state, args.log, args.log_retention, args.database, wait)
-    keep_freed_memory()
+    settle_memory()
 
     def once() -> RunResult:
         found, strings = folder.added_to(plans, candidates)

@@ -84,9 +84,8 @@ def run(args: argparse.Namespace) -> None:
 
     options.quiet_libraries()
     charts.warm_up()
-    # Collections amid a page pass over what is loaded by now, which stays to the end, and are few.
+    # Collections amid a page pass over what is loaded by now, which stays to the end.
     gc.freeze()
-    gc.set_threshold(10_000)
     access, made = access_of(args.listen, args.site, args.token_file, public=args.public)
     reader = options.reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)
@@ -128,10 +127,7 @@ def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:
     from pipelines.sources.kafka import KafkaTopics
     from pipelines.web.watching import JobWatch
 
-    if bool(args.topic) != bool(args.kafka or args.broker):
-        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
-    if args.log is not None and args.state is None:
-        raise ParameterError("--log goes with --state: a streaming job reads --topic")
+    options.check_watched(args)
     log: Watched | WatchedStream | None = None
     if args.log is not None:
         log = WatchedLog(args.log)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import os
 import shutil
 import time
@@ -325,14 +326,15 @@ def reports_that_fit() -> int:
     return MORE_REPORTS if free and min(free) >= _AMPLE else MAX_REPORTS
 
 
-def keep_freed_memory() -> bool:
+def settle_memory() -> bool:
     """Let this process keep memory that it frees; return whether its C library can, as glibc does.
 
     Every run needs the same large buffers as the one before. By default the C library gives them
     back to the system and asks for fresh, zeroed pages the next time, which costs more than copying
     reports into them does. The process stays as large as it ever was: a command decides that, no
-    library.
+    library. All that is loaded stays as well, and collections of garbage pass over it.
     """
+    gc.freeze()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

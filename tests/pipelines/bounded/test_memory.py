@@ -9,8 +9,8 @@ import pytest
 
 SCRIPT = """
 import resource, sys
-from pipelines.bounded.run import keep_freed_memory
-if sys.argv[1] == "keep" and not keep_freed_memory():
+from pipelines.bounded.run import settle_memory
+if sys.argv[1] == "keep" and not settle_memory():
     sys.exit(3)
 def use():
     bytearray(b"x") * (40 << 20)
