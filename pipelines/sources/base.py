@@ -96,8 +96,11 @@ class Partition(Range, Protocol):
     def name(self) -> str:
         """Names the partition for ever; a topic created again has other names."""
 
-    def bounds(self, taken: int = 0) -> tuple[int, int]:
-        """Return the first record's position, and that after the last; none precedes ``taken``."""
+    def bounds(self, taken: int = 0, *, rough: bool = False) -> tuple[int, int]:
+        """Return the first record's position, and that after the last; none precedes ``taken``.
+
+        A ``rough`` end may lie behind the last record, and takes no reading.
+        """
 
     def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:
         """Return records from ``start`` on, as many as one request gives; None for none.

@@ -104,11 +104,12 @@ class _Frozen:
     ) -> None:
         self.number = number
         self.name = partition.name
-        first, end = partition.bounds(start or 0)
+        first, end = partition.bounds(start or 0, rough=True)
         self.taken = first if start is None else start
         self.floor = clock
         self._reader = partition
         self._end = max(end, self.taken)
+        self._rough = True
         self._looked = self.taken
         self.latest = clock
         self._trusted = trusted
@@ -149,6 +150,11 @@ class _Frozen:
                 if number == 0:
                     self._kept.keep(self.name, _Kept(start, self._looked, block))
                 return records
+        _, sound = self._reader.bounds(start)
+        if self._rough and sound != self._end:
+            # Bytes after the last record are being written, or were torn: they are no damage.
+            self._rough, self._end = False, max(sound, start)
+            return self.look()
         if not damaged:
             # The header of a segment without records.
             self._looked = self._end
@@ -295,7 +301,7 @@ class FrozenLog:
         """Return what the next run takes: the earliest records, of at most ``limit`` reports."""
         records, horizon = self._known(limit)
         # Sorting is stable: a partition's records stay in their order.
-        records = records[np.lexsort((records["partition"], records["append"]))]
+        records = records.take(np.lexsort((records["partition"], records["append"])))
         wanted = np.cumsum(records["rows"]) <= limit
         wanted[:1] = True
         wanted &= records["append"] <= horizon

@@ -23,8 +23,8 @@ class _LogPartition:
         self.name = path.name
         self._reader = LogReader(path)
 
-    def bounds(self, taken: int = 0) -> tuple[int, int]:
-        return 0, self._reader.end(taken)
+    def bounds(self, taken: int = 0, *, rough: bool = False) -> tuple[int, int]:
+        return 0, self._reader.end(taken, rough=rough)
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
         return self._reader.blocks(start, end, clock, trusted)
@@ -85,8 +85,7 @@ class EmbeddedLog:
         segment.
         """
         for name, end in ends.items():
-            found = segments(self.path / name)
-            size = found[-1].base + found[-1].path.stat().st_size if found else 0
+            size = LogReader(self.path / name).end(rough=True)
             if size < end:
                 raise AggregationError(
                     f"partition {name!r} ends at {size}, but {end} bytes of it have been read: "

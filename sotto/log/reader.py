@@ -183,11 +183,12 @@ class LogReader:
         found = segments(self.path)
         return found[0].base if found else 0
 
-    def end(self, start: int = 0) -> int:
+    def end(self, start: int = 0, *, rough: bool = False) -> int:
         """Return the position after the last whole record.
 
         Bytes beyond it are being written, or were torn, and may still be cut off. A ``start`` that
-        an earlier call returned spares reading what lies before it.
+        an earlier call returned spares reading what lies before it. The ``rough`` end, after the
+        last byte, takes no reading at all.
         """
         found = segments(self.path)
         if not found:
@@ -195,7 +196,9 @@ class LogReader:
         last = found[-1]
         with suppress(FileNotFoundError), _opened(last.path) as segment:
             size = os.fstat(segment).st_size
-            return last.base + sound_size(segment, max(start - last.base, 0), size)
+            if not rough:
+                size = sound_size(segment, max(start - last.base, 0), size)
+            return last.base + size
         # A partition without records was removed meanwhile.
         return 0
 

@@ -19,12 +19,14 @@ from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
 from sotto.log import reader
+from sotto.log.frames import frame
 from sotto.log.reader import LATEST, Block, Corrupt, LogReader, LogRecord
 from sotto.log.writer import LogWriter
 from sotto.wire.format import Row, encode_message
 
 ROW = bytes(40 + 8 + 42)
 MANIFEST = Manifest(state="", key=bytes(16))
+FRAME_OF_30 = frame(ROW, 30)
 
 
 def write(log: Path, lanes: list[list[int]], body: bytes = ROW, **options: int) -> None:
@@ -269,6 +271,40 @@ def test_a_damaged_end_of_a_lane_is_taken(tmp_path):
     (intent,) = take_all(tmp_path, 100)
     assert intent.clock == 10
     assert intent == take_one_by_one(tmp_path, 100)[0]
+
+
+@pytest.mark.parametrize(
+    "times", [[20, 30], [10, 20, 30]], ids=["nothing before it", "a record before it"]
+)
+@pytest.mark.parametrize(
+    "torn", [b"\1", b"\1\0\0\0", FRAME_OF_30[:20], FRAME_OF_30[:-1] + b"!"], ids=len
+)
+def test_a_torn_end_is_no_damage_and_what_is_written_in_its_place_is_taken(tmp_path, torn, times):
+    write(tmp_path, [[5, 10], []], segment_bytes=150)
+    damaged, *_, last = sorted((tmp_path / "000").glob("*.seg"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
+    if times[0] != 10:
+        last.write_bytes(last.read_bytes()[:16])
+    last.write_bytes(last.read_bytes() + torn)
+    frozen = FrozenLog(tmp_path, MANIFEST)
+    # Writing goes on between the look at the ends and the reading, and cuts off what is torn.
+    write(tmp_path, [[20, 30]])
+    intent = frozen.take(100)
+    assert intent is not None
+    assert frozen.take(100) is None
+    again = FrozenLog(tmp_path, after(MANIFEST, intent)).take(100)
+    seen = [
+        found
+        for each in (intent, again)
+        if each
+        for item in each.items
+        for found in LogReader(tmp_path / item.partition).records(item.start, item.end)
+    ]
+    assert [found.append for found in seen if isinstance(found, LogRecord)] == times
+    # A writer keeps a frame of which all is there, and goes on behind it: that is damage.
+    kept = [torn] if len(torn) == len(FRAME_OF_30) else []
+    damage = [found.body for found in seen if isinstance(found, Corrupt)]
+    assert damage == [damaged.read_bytes()[16:], *kept]
 
 
 def test_what_is_taken_is_forced_to_disk(tmp_path, monkeypatch):
