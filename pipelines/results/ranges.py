@@ -48,8 +48,9 @@ class ArmsComparedError(ParameterError):
 ItemKey: TypeAlias = tuple[str, str]
 #: Estimates that have a value, by metric, start of the window and segment.
 _Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
-#: How far one pseudonym lowers an estimate, and raises it; by how much it is too high, and too low,
-#: with a share of forged reports. What is not known is no finite number.
+#: What forged reports do to an estimate: how far one more pseudonym lowers and raises it; by how
+#: much it is too high, and too low, if a share of all reports is forged. Unknown moves are infinite
+#: or NaN.
 _Moves: TypeAlias = tuple[float, float, float, float]
 #: Kinds of estimates that are no averages over reports, or are made of tables together with such.
 NO_AVERAGES = frozenset(
@@ -77,10 +78,11 @@ class PooledItem:
     averaged: Sequence[Estimate] = (nothing((1,)),)
 
     def moved(self, limit: int, share: float | None) -> _Moves:
-        """Return what forged reports do: a pseudonym's, ``limit`` in one window, and a share.
+        """Return how far forged reports move the estimate.
 
-        They may be of the windows where they do most. A report that scores s there moves an average
-        x of n reports to x + (s - x) / (n + 1).
+        One pseudonym has ``limit`` reports in a window, and a ``share`` of all may be forged. Both
+        are taken to be in the windows where they do most. A report that scores s there moves an
+        average x of n reports to x + (s - x) / (n + 1).
         """
         scores = [each.scores or (-math.inf, math.inf) for each in self.averaged]
         by_level = [n for each in self.averaged for n in each.reports_by_level]
