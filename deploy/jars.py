@@ -60,6 +60,8 @@ def java_options(folders: Sequence[Path], heap: int, logging: Path) -> list[str]
         f"-Xms{min(64, heap)}m",
         f"-Xmx{heap}m",
         "-XX:+UseSerialGC",
+        # Java moves bytes here, and Python counts: optimizing twice takes more than it brings.
+        "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={logging / 'log4j2.properties'}",
         "-cp",
