@@ -48,7 +48,7 @@ class ArmsComparedError(ParameterError):
 ItemKey: TypeAlias = tuple[str, str]
 #: Estimates that have a value, by metric, start of the window and segment.
 _Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
-#: What forged reports do to an estimate: how far one more pseudonym lowers and raises it; by how
+#: How far forged reports move an estimate: one more pseudonym lowers it, and raises it; by how
 #: much it is too high, and too low, if a share of all reports is forged. Unknown moves are infinite
 #: or NaN.
 _Moves: TypeAlias = tuple[float, float, float, float]
