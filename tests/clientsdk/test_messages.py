@@ -1,8 +1,8 @@
 """Mistakes that a developer makes, and the whole of what each is answered.
 
-``mistakes.txt`` has a row for each: its name, and the code that makes it. ``messages.txt`` has what
-is said of it (expected; got), and the remedy that ends it; the remedy is "-" where what is expected
-says it. Lines of one message are joined by `` / ``.
+``mistakes.txt`` has a row for each: its name, and the code that makes it; or a command alone.
+``messages.txt`` has what is said of it (expected; got), and the remedy that ends it; the remedy is
+"-" where what is expected says it. Lines of one message are joined by `` / ``.
 ``python tests/clientsdk/test_messages.py`` prints the rows of ``messages.txt`` as they are now.
 """
 
@@ -12,11 +12,12 @@ import enum
 import gc
 import io
 import os
+import shlex
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import chdir, closing, redirect_stderr
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
 from unittest.mock import patch
@@ -109,6 +110,18 @@ def command(words: str, plan: str = PLAN) -> None:
     raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
 
 
+def refused(words: str) -> None:
+    """A command that is refused before anything is done."""
+    with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as printed:
+        assert sotto_cli.main(shlex.split(words)[1:]) == 2
+    assert (printed.getvalue(), os.listdir()) == ("", [])
+    *before, last = said.getvalue().splitlines()
+    # A warning may come before, and a command's usage, whose further lines are indented.
+    assert all(line.startswith(("sotto: warning: ", "usage: ", "    ")) for line in before)
+    assert last.startswith("sotto: error: ")
+    raise ValueError(last.removeprefix("sotto: error: "))
+
+
 def warned(mistake: Callable[[], object]) -> None:
     """A mistake that is answered by a warning: the last one."""
     with patch("clientsdk.diagnostics.warn") as warn:
@@ -185,7 +198,9 @@ def rows(name: str) -> list[list[str]]:
     return [line.split(" | ") for line in lines if not line.startswith("# ")]
 
 
-MISTAKES: dict[str, str] = dict(rows("mistakes.txt"))
+MISTAKES = {
+    cause: code[0] if code else f"refused({cause!r})" for cause, *code in rows("mistakes.txt")
+}
 #: Modules that the code of mistakes names.
 MODULES = """
     asyncio clientsdk.openfeature clientsdk.otel clientsdk.sending.sender clientsdk.testing copy

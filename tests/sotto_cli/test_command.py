@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
-import yaml
 from agreed_plans import PLAN_YAML
 
 import clientsdk
@@ -23,8 +21,6 @@ from sotto.plan.durations import parse_time
 from sotto_cli import reference
 
 ROOT = Path(__file__).parents[2]
-#: Commands and what is said of what is wrong with them.
-MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text("utf-8"))
 #: It is of 640 and a week of it costs 9.5.
 SHORT = (
     "sotto: warning: the lifetime's ceiling of 640.0 lasts 1.28 years, less than 2; "
@@ -416,16 +412,3 @@ sys.exit(sotto_cli.main(["plan", "check", "x.yaml"]))
     assert done.stdout == b"1 4\n"
     assert done.returncode == 2
     assert b"pip install 'sottovoce-tools[plan]'" in done.stderr
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["command"])
-def test_a_mistake_is_named_before_anything_is_done(mistake, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    status, out, err = run(capsys, *shlex.split(mistake["command"]))
-    assert (status, out) == (2, "")
-    *before, last = err.splitlines()
-    assert last.startswith("sotto: error: ")
-    assert mistake["says"] in last
-    # A warning may come before, and a command's usage, whose further lines are indented.
-    assert all(line.startswith(("sotto: warning: ", "usage: ", "    ")) for line in before)
-    assert list(tmp_path.iterdir()) == []
