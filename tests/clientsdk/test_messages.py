@@ -238,5 +238,6 @@ def test_the_path_of_a_request_may_be_in_the_url(path):
 
 
 if __name__ == "__main__":
-    os.chdir(tempfile.mkdtemp())
-    print("\n".join(f"{cause} | {said_of(cause)} | -" for cause in MISTAKES))
+    for cause in MISTAKES:
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            print(f"{cause} | {said_of(cause)} | -")

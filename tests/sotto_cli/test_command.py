@@ -193,12 +193,6 @@ def test_a_constant_metric_that_links_periods_is_warned_of_and_strict_makes_it_a
     assert run(capsys, "plan", action, plan_file, "--strict") == (0, ANY, "")
 
 
-def test_a_level_that_is_none_is_refused(capsys, plan_file):
-    status, _, err = run(capsys, "plan", "check", plan_file, "--warn-value", "-1")
-    assert status == 2
-    assert "--warn-value: '-1' must be a number above 0" in err
-
-
 def test_compile_does_not_overwrite_the_plan(capsys, plan_file):
     status, _, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file)
     assert status == 2
