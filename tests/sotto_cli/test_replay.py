@@ -558,20 +558,6 @@ class TestCommand:
         assert main([*given, "--map", "colour=color", "--until", "2000-01-01"]) == 1
         assert main([*given, "--map", "colour=color"]) == 0
 
-    @pytest.mark.parametrize(
-        ("extra", "says"),
-        [
-            (["--map", "hue=colour"], "no metric or measure 'hue'; it has colour, size, good"),
-            (["--input", "no-such.csv"], "--input no-such.csv must be a file"),
-        ],
-    )
-    def test_errors(self, tmp_path, capsys, extra, says):
-        assert main([*self.arguments(tmp_path, table(1, 1)), *extra]) == 2
-        error = capsys.readouterr().err
-        assert error.startswith("sotto: error: ")
-        assert says in error
-        assert not (tmp_path / "log").exists()
-
     def test_a_log_is_never_replayed_into_twice(self, tmp_path, capsys):
         given = self.arguments(tmp_path, table(1, 1))
         assert main(given) == 0
