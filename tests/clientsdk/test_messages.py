@@ -107,7 +107,7 @@ def command(words: str, plan: str = PLAN) -> None:
     Path("plan.yaml").write_text(plan)
     with redirect_stderr(io.StringIO()) as said:
         assert sotto_cli.main(words.split()) == (1 if "--strict" in words else 2)
-    assert os.listdir() == ["plan.yaml"]
+    assert (os.listdir(), Path("plan.yaml").read_text()) == (["plan.yaml"], plan)
     raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
 
 

@@ -193,13 +193,6 @@ def test_a_constant_metric_that_links_periods_is_warned_of_and_strict_makes_it_a
     assert run(capsys, "plan", action, plan_file, "--strict") == (0, ANY, "")
 
 
-def test_compile_does_not_overwrite_the_plan(capsys, plan_file):
-    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file)
-    assert status == 2
-    assert "is the plan itself" in err
-    assert plan_file.read_text() == PLAN_YAML
-
-
 @pytest.mark.parametrize(
     "arguments", [["plan"], ["plan", "chek"], ["plan", "check"], ["plan", "check", "a", "b"]]
 )
