@@ -5,9 +5,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pytest
 from agreed_plans import PLAN_YAML
@@ -30,8 +31,9 @@ SHORT = (
 
 @pytest.fixture(autouse=True)
 def _today(monkeypatch):
-    """A day of 2026."""
-    monkeypatch.setattr("sotto.clocks.now_ms", lambda: parse_time("2026-11-22"))
+    """A day of 2026, also for modules that are imported meanwhile, but not after the test."""
+    today = parse_time("2026-11-22") * 1_000_000
+    monkeypatch.setattr("sotto.clocks.time", Mock(wraps=time, time_ns=lambda: today))
 
 
 @pytest.fixture
