@@ -72,10 +72,6 @@ def test_check_says_whether_messages_are_signed(capsys, plan_file):
     _, out, _ = run(capsys, "plan", "check", plan_file)
     assert "messages are signed" in out
     assert "not signed" not in out
-    plan_file.write_text(PLAN_YAML + "authentication: perhaps\n")
-    status, _, err = run(capsys, "plan", "check", plan_file)
-    assert status == 2
-    assert "authentication 'perhaps' must be 'none' or 'required'" in err
 
 
 def test_a_plan_that_has_ended_is_an_error_and_one_that_ends_soon_a_warning(capsys, plan_file):

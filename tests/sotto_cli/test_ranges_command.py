@@ -145,5 +145,3 @@ def test_ranges_that_cannot_be_are_refused_in_words(
 ) -> None:
     assert main(["estimates", "--state", str(state), "--metric", "startup", *more]) == 2
     assert said in capsys.readouterr().err
-    assert main(["estimates", "--state", str(state), "--from", "2025-06-05"]) == 2
-    assert "of one --metric" in capsys.readouterr().err

@@ -401,5 +401,3 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
     held = failed("--log", str(collector.log))
     assert held == "sotto: error: partition 'collector' is in use: give another name\n"
     assert "give --behind-proxy" in failed(*log, "--listen", "0.0.0.0")
-    assert main(["collect", "--new-key", "app"]) == 2
-    capsys.readouterr()
