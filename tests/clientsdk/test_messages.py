@@ -102,25 +102,33 @@ def written(before: str, after: str) -> object:
     return parse_plan(PLAN.replace(before, after, 1)).compile()
 
 
-def command(words: str, plan: str = PLAN) -> None:
-    """A command of which the last line on standard error is what it says."""
-    Path("plan.yaml").write_text(plan)
-    with redirect_stderr(io.StringIO()) as said:
-        assert sotto_cli.main(words.split()) == (1 if "--strict" in words else 2)
-    assert (os.listdir(), Path("plan.yaml").read_text()) == (["plan.yaml"], plan)
-    raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
-
-
-def refused(words: str) -> None:
-    """A command that is refused before anything is done."""
+def refused(words: str, plan: str | None = None) -> None:
+    """A command, beside a plan's file if one is given, that is refused before anything is done."""
+    files = {} if plan is None else {"plan.yaml": plan}
+    for name, content in files.items():
+        Path(name).write_text(content)
     with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as printed:
         assert sotto_cli.main(shlex.split(words)[1:]) == 2
-    assert (printed.getvalue(), os.listdir()) == ("", [])
+    assert printed.getvalue() == ""
+    assert {name: Path(name).read_text() for name in os.listdir()} == files
     *before, last = said.getvalue().splitlines()
     # A warning may come before, and a command's usage, whose further lines are indented.
     assert all(line.startswith(("sotto: warning: ", "usage: ", "    ")) for line in before)
     assert last.startswith("sotto: error: ")
     raise ValueError(last.removeprefix("sotto: error: "))
+
+
+def command(words: str) -> None:
+    """A command that is refused beside the file of :data:`PLAN`."""
+    refused(f"sotto {words}", PLAN)
+
+
+def strict_check(plan: str) -> None:
+    """A plan that a strict check refuses for what it warns of last."""
+    Path("plan.yaml").write_text(plan)
+    with redirect_stderr(io.StringIO()) as said:
+        assert sotto_cli.main(["plan", "check", "plan.yaml", "--strict"]) == 1
+    raise ValueError(said.getvalue().splitlines()[-1])
 
 
 def warned(mistake: Callable[[], object]) -> None:
