@@ -18,6 +18,8 @@ PLAN = plan_head(
     (33, 900),
     collector="test.example",
     minimum_reports=2,
+    # A run rejects what a device has not signed.
+    authentication="required",
     segments='{os: [linux, mac], app: ["1", "2"]}',
 )
 PLAN += """\
