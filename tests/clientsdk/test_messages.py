@@ -1,8 +1,8 @@
 """Mistakes that a developer makes, and the whole of what each is answered.
 
-``mistakes.txt`` has a row for each: its name, and the code that makes it. ``messages.txt`` has what
-is said of it (expected; got), and the remedy that ends it; the remedy is "-" where what is expected
-says it. Lines of one message are joined by `` / ``.
+``mistakes.txt`` has a row for each: its name, and the code that makes it; or a command alone.
+``messages.txt`` has what is said of it (expected; got), and the remedy that ends it; the remedy is
+"-" where what is expected says it. Lines of one message are joined by `` / ``.
 ``python tests/clientsdk/test_messages.py`` prints the rows of ``messages.txt`` as they are now.
 """
 
@@ -12,11 +12,12 @@ import enum
 import gc
 import io
 import os
+import shlex
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import chdir, closing, redirect_stderr
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
 from unittest.mock import patch
@@ -101,12 +102,33 @@ def written(before: str, after: str) -> object:
     return parse_plan(PLAN.replace(before, after, 1)).compile()
 
 
-def command(words: str, plan: str = PLAN) -> None:
-    """A command of which the last line on standard error is what it says."""
+def refused(words: str, plan: str | None = None) -> None:
+    """A command, beside a plan's file if one is given, that is refused before anything is done."""
+    files = {} if plan is None else {"plan.yaml": plan}
+    for name, content in files.items():
+        Path(name).write_text(content)
+    with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as printed:
+        assert sotto_cli.main(shlex.split(words)[1:]) == 2
+    assert printed.getvalue() == ""
+    assert {name: Path(name).read_text() for name in os.listdir()} == files
+    *before, last = said.getvalue().splitlines()
+    # A warning may come before, and a command's usage, whose further lines are indented.
+    assert all(line.startswith(("sotto: warning: ", "usage: ", "    ")) for line in before)
+    assert last.startswith("sotto: error: ")
+    raise ValueError(last.removeprefix("sotto: error: "))
+
+
+def command(words: str) -> None:
+    """A command that is refused beside the file of :data:`PLAN`."""
+    refused(f"sotto {words}", PLAN)
+
+
+def strict_check(plan: str) -> None:
+    """A plan that a strict check refuses for what it warns of last."""
     Path("plan.yaml").write_text(plan)
     with redirect_stderr(io.StringIO()) as said:
-        assert sotto_cli.main(words.split()) == (1 if "--strict" in words else 2)
-    raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
+        assert sotto_cli.main(["plan", "check", "plan.yaml", "--strict"]) == 1
+    raise ValueError(said.getvalue().splitlines()[-1])
 
 
 def warned(mistake: Callable[[], object]) -> None:
@@ -185,7 +207,9 @@ def rows(name: str) -> list[list[str]]:
     return [line.split(" | ") for line in lines if not line.startswith("# ")]
 
 
-MISTAKES: dict[str, str] = dict(rows("mistakes.txt"))
+MISTAKES = {
+    cause: code[0] if code else f"refused({cause!r})" for cause, *code in rows("mistakes.txt")
+}
 #: Modules that the code of mistakes names.
 MODULES = """
     asyncio clientsdk.openfeature clientsdk.otel clientsdk.sending.sender clientsdk.testing copy
@@ -223,5 +247,6 @@ def test_the_path_of_a_request_may_be_in_the_url(path):
 
 
 if __name__ == "__main__":
-    os.chdir(tempfile.mkdtemp())
-    print("\n".join(f"{cause} | {said_of(cause)} | -" for cause in MISTAKES))
+    for cause in MISTAKES:
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            print(f"{cause} | {said_of(cause)} | -")

@@ -68,10 +68,3 @@ def test_what_cannot_be_delivered_has_a_status_of_its_own(results, capsys, tmp_p
     errors = capsys.readouterr().err
     assert "1 message is not delivered and will be tried again: webhook: 127.0.0.1" in errors
     assert command(results, "--alerts", str(configuration)) == 3
-
-
-def test_errors_say_what_to_do(results, capsys, tmp_path):
-    configuration = tmp_path / "alerts.yaml"
-    configuration.write_text("false_alarms: 1")
-    assert command(results, "--alerts", str(configuration)) == 2
-    assert "unknown key false_alarms" in capsys.readouterr().err

@@ -392,7 +392,7 @@ def test_a_mean_that_noise_carries_out_of_its_range_is_shown_at_the_end_of_it():
         assert (mean["display"], mean["value"] < end) == (end, says == 0)
 
 
-def unions(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
+def windows_of(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
     plan = parse_plan(f"{HEAD}segments: {{{segments}}}\n{experiment}{METRICS}").compile()
     given = [
         (
@@ -402,7 +402,21 @@ def unions(segments: str, reports: list[list[int]], experiment: str = "") -> lis
         for cell, by_level in enumerate(reports)
     ]
     windows, _ = rows_of_windows(given, Registry([plan]), {})
+    return windows
+
+
+def unions(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
+    windows = windows_of(segments, reports, experiment)
     return [row for row in windows if " or " in str(row["segment"])]
+
+
+def test_a_row_says_why_its_estimate_is_withheld():
+    windows = windows_of("os: [linux, mac, win]", [[0, 18], [0, 300], [0, 500], [0, 90]])
+    said = {row["segment"]: row["withheld"] for row in windows if row["withheld"]}
+    assert said == {
+        "os=linux": "18 reports, the plan asks for 20",
+        "os=other": "with it, the estimate of a segment with too few reports could be computed",
+    }
 
 
 def test_the_values_that_are_withheld_have_a_row_together():

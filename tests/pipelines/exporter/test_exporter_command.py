@@ -41,6 +41,11 @@ def test_nothing_there_yet_is_no_error(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_where_it_cannot_listen_is_named(capsys):
+    assert main(["exporter", "--state", "x", "--listen", "nowhere.invalid"]) == 2
+    assert "--listen nowhere.invalid" in capsys.readouterr().err
+
+
 @pytest.mark.real_randomness
 def test_it_serves_on_loopback_until_it_is_told_to_stop(job):
     given = "--port", "0", "--state", job.state, "--log", job.log

@@ -83,11 +83,3 @@ def test_nothing_goes_that_may_be_needed(folder, monkeypatch, capsys):
     made(folder, RUNS, 2, NOW - 2 * KEEP)
     assert swept(folder, "--keep", "1s") == 0
     assert left(folder) == (before | {RUNS}) - {OLD}
-
-
-@pytest.mark.parametrize(
-    "given", [[], ["--checkpoints", "x"], ["--flink", "http://x"], ["--state", "x", "--keep", "1d"]]
-)
-def test_options_that_lack_another_are_refused(given, capsys):
-    assert main(["retain", *given]) == 2
-    assert "--" in capsys.readouterr().err

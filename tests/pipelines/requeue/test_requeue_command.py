@@ -50,20 +50,6 @@ def test_what_waits_is_told_and_then_counted(folder, capsys):
     assert "nothing that these plans cure" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--kafka", "localhost:9092"), "--topic is missing"),
-        (("--kafka", "localhost:9092", "--topic", "reports"), "must be a full name"),
-        (("--kafka", "l:1", "--topic", "a-e1-p1", "--database", "sqlite:///x"), "--database"),
-    ],
-)
-def test_what_is_wrong_beside_a_topic_is_told(folder, more, said, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
-    assert sotto(folder, *more) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_many_plans_that_nobody_gave_are_not_all_shown():
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
     lines = waiting_lines(waiting, {}, BOTH)

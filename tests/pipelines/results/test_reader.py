@@ -218,7 +218,10 @@ def test_a_database_that_is_locked_is_unreadable_for_now(
             reader.windows()
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "nothing", "nosuch://x/y"])
+IN_MEMORY = ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"]
+
+
+@pytest.mark.parametrize("url", [*IN_MEMORY, "nothing", "nosuch://x/y"])
 def test_what_is_no_database_is_refused(url: str) -> None:
     with pytest.raises(ResultsError):
         ResultsReader(url)

@@ -14,7 +14,6 @@ from pipelines.storage.plan_folder import PlanFolder
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import BrokerError, ParameterError
 from sotto.plan.compiled import CompiledPlan, canonical
-from sotto.plan.development import development_plan
 
 FIRST = small_plan()
 SECOND = replace(FIRST, version=FIRST.version + 1)
@@ -153,15 +152,3 @@ def test_a_folder_may_vanish_but_must_be_there_first(tmp_path, look, source, war
     assert len(warnings) == 1
     with pytest.raises(ParameterError, match="no such folder"):
         PlanFolder(tmp_path / "plans", StoredPlans(tmp_path / "s"), source.open, warnings.append)
-
-
-def test_a_development_plan_beside_the_real_one_is_left_out(tmp_path, source, warnings):
-    """Its file comes first by name; a state directory that keeps it takes no real one."""
-    (tmp_path / "plans").mkdir()
-    put(tmp_path, "plan.dev.json", development_plan(FIRST))
-    put(tmp_path, "plan.json", FIRST)
-    stored = StoredPlans(tmp_path / "stored")
-    folder = PlanFolder(tmp_path / "plans", stored, source.open, warnings.append)
-    assert folder.added_to([], {})[0] == [FIRST]
-    (said,) = warnings
-    assert "plan.dev.json is left out" in said

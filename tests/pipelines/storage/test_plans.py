@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from step_plans import DAY, category, plan
+from step_plans import category, plan
 
 from mechanisms.frozen import replace
 from pipelines.storage.plans import StoredPlans
-from sotto.errors import AggregationError, PlanError
+from sotto.errors import AggregationError
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
 SECOND = plan(4, 4, category("colour", 3, 0.5, 1))
@@ -37,13 +37,6 @@ def test_what_is_given_takes_the_place_of_what_is_kept(tmp_path):
     plans.keep(registry.plans, candidates)
     assert plans.load(FIRST.fingerprint_hex) == later
     assert plans.candidates(FIRST.fingerprint_hex) == {"path": ("abroad",)}
-
-
-def test_a_version_keeps_its_fingerprint(tmp_path):
-    plans = StoredPlans(tmp_path)
-    plans.keep([FIRST], {})
-    with pytest.raises(PlanError, match=f"{FIRST.fingerprint_hex} is known already"):
-        plans.with_given([replace(FIRST, grace=2 * DAY)], {})
 
 
 @pytest.mark.parametrize("ending", ["json", "candidates"])

@@ -227,14 +227,6 @@ def test_the_command_trades_panels(capsys, tmp_path):
     assert [row["panel"] for row in rows] == [1, 4]
 
 
-@pytest.mark.parametrize("panels", ["", "0", "1001", "4,x", "-1", "1/13"])
-def test_panels_that_are_none_are_refused(capsys, panels):
-    assert (
-        sotto_cli.main(["design", "--type", "boolean", "--ladder", "1", f"--panels={panels}"]) == 2
-    )
-    assert "must be a whole number, in [1, 1000]" in capsys.readouterr().err
-
-
 def test_the_epsilon_that_would_do_is_none_where_the_largest_is_not_enough():
     asked = question_of("category", LADDER, {"domain_size": 12})
     assert design(asked, Goal("width", 1e-4), 10).enough is None

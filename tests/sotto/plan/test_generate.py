@@ -176,11 +176,6 @@ def test_names():
         module_text(parse_plan(PLAN.replace("startup-ms", "s" * 49)).compile())
 
 
-def test_a_module_does_not_replace_its_plan(folder, capsys):
-    assert main(["plan", "generate", str(folder / "plan.yaml"), "-o", str(folder / "plan.yaml")])
-    assert "is the plan itself" in capsys.readouterr().err
-
-
 @pytest.mark.real_randomness
 def test_ruff_leaves_it_as_it_is(folder):
     for command in (["format", "--diff"], ["check"]):
