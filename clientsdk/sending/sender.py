@@ -560,10 +560,12 @@ def _publish_errors_only(call: Callable[..., object], *arguments: object) -> Non
     """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
         answer = call(*arguments)
-        if answer is False or hasattr(answer, "__await__"):
+        status = getattr(answer, "status_code", None) or getattr(answer, "status", None)
+        refused = isinstance(status, int) and status >= 300
+        if answer is False or refused or hasattr(answer, "__await__"):
             raise PublishError(
                 "the publisher's methods must return once they are done, and raise PublishError "
-                "where they fail; one returned False or is async"
+                "where they fail; one returned False or a response of failure, or is async"
             )
     except PublishError:
         raise
