@@ -114,10 +114,12 @@ class SottoFeatureProvider(AbstractProvider):
         types = {each.type for each in client.plan.metrics if name in _recorded_as(each)}
         if not types:
             return
-        value: Any = None if tracking_event_details is None else tracking_event_details.value
-        if value is not None and types <= {"boolean", "survey"}:
-            value = bool(value)
+        value: Any = None
         try:
+            if tracking_event_details is not None:
+                value = tracking_event_details.value
+            if value is not None and types <= {"boolean", "survey"}:
+                value = bool(value)
             client.record(name, value)
         except BaseException as error:
             # Also an interrupt: this frame does not keep the value.
