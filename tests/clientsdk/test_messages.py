@@ -188,8 +188,9 @@ def rows(name: str) -> list[list[str]]:
 MISTAKES: dict[str, str] = dict(rows("mistakes.txt"))
 #: Modules that the code of mistakes names.
 MODULES = """
-    asyncio clientsdk.openfeature clientsdk.otel clientsdk.sending.sender clientsdk.testing copy
-    datetime decimal json numpy opentelemetry.metrics pandas pickle sotto.log.writer
+    asyncio clientsdk.openfeature clientsdk.otel clientsdk.sending.sender clientsdk.testing
+    clientsdk.typed copy datetime decimal json numpy opentelemetry.metrics pandas pickle
+    sotto.log.writer
 """
 NAMES = {name: getattr(clientsdk, name) for name in clientsdk.__all__} | {
     name.partition(".")[0]: __import__(name) for name in MODULES.split()

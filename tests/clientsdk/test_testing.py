@@ -10,6 +10,7 @@ import warnings
 
 import pytest
 from device_plans import DAY, START, metric, number, plan, seeded
+from scenario_plans import measured_plan
 
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Quota, Settings
 from clientsdk.settings import VARIABLES
@@ -114,6 +115,18 @@ def test_a_watched_client_keeps_what_the_app_recorded():
     assert client.values("colour") == ["red"]
     with pytest.raises(UnknownMetricError):
         client.values("color")
+
+
+def test_a_watched_client_keeps_what_is_measured():
+    client = WatchedClient(measured_plan("exports", "checkout", "total"))
+    client.count("export", 3)
+    client.record("load", 30)
+    client.reach("checkout", "paid")
+    with pytest.warns(OutsideDomainWarning, match="metric 'checkout'"):
+        client.reach("checkout", "piad")
+    assert client.values("exports") == [3]
+    assert client.values("checkout") == ["paid", "piad"]
+    assert client.values("total") == [30]
 
 
 def test_tests_are_not_configured_by_the_environment(monkeypatch):
