@@ -283,7 +283,7 @@ def _warn_of_misspelt() -> None:
         # A name in small letters may be meant for one that is read.
         meant = name.upper()
         if meant.startswith("SOTTO_") and name not in (*known, *OTHERS):
-            near = did_you_mean(meant, known)
+            near = _GONE.get(meant) or did_you_mean(meant, known)
             if re.search(_WISH, meant):
                 near = "; SOTTO_DISABLED=1 switches the SDK off"
             if near:
@@ -387,8 +387,10 @@ OTHERS = (
     *("SOTTO_PLANS", "SOTTO_READER_PASSWORD", "SOTTO_RELAY", "SOTTO_SITE", "SOTTO_START_SECONDS"),
     *("SOTTO_STATE", "SOTTO_TOKEN"),
 )
+#: The remedy for a variable that an earlier release read.
+_GONE = {"SOTTO_FLUSH_TIMEOUT": "; pass a timeout to flush()"}
 #: A name by which somebody may want to switch the SDK off, or on.
-_WISH = r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
+_WISH = r"_(DNT|OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
 _EPSILON = "an epsilon in [0.001, 100000], at most 6 decimals, a period's at most the lifetime's"
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 #: By name; ``docs/guides/sdk.md`` has the same table.
