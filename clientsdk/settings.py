@@ -439,7 +439,7 @@ def read_plan(
             name = os.path.basename(os.fspath(given))
             raise PlanError(
                 f"the compiled plan {name!r} cannot be read: {what}; pass the whole path of the "
-                ".json file that sotto plan compile writes"
+                ".json file that sotto plan compile writes, or the bytes of one in an archive"
             ) from error
     read = CompiledPlan.from_json if honoured else read_without_mechanisms
     # A child of a fork in the middle of an import would wait for its end for ever.
