@@ -186,8 +186,8 @@ def _write_beside(plan: Path, output: str | Path, data: bytes) -> None:
     """
     if output == "-":
         sys.stdout.buffer.write(data)
-    elif checked_output(Path(output)) == plan.resolve():
-        raise ParameterError(f"{output} is the plan itself: name another file with -o")
+    elif checked_output(Path(output)) == plan.resolve() or str(output).endswith((".yaml", ".yml")):
+        raise ParameterError(f"{output} has a plan's text, or its name: name another file with -o")
     else:
         write_output(Path(output), data)
 

@@ -203,11 +203,14 @@ def test_a_level_that_is_none_is_refused(capsys, plan_file):
     assert "--warn-value: '-1' must be a number above 0" in err
 
 
-def test_compile_does_not_overwrite_the_plan(capsys, plan_file):
-    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file)
+@pytest.mark.parametrize("name", ["plan.yaml", "v2.yaml", "v2.yml"])
+def test_compile_does_not_overwrite_a_plan(capsys, plan_file, name):
+    output = plan_file.with_name(name)
+    output.write_text(PLAN_YAML)
+    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", output)
     assert status == 2
-    assert "is the plan itself" in err
-    assert plan_file.read_text() == PLAN_YAML
+    assert "has a plan's text, or its name" in err
+    assert output.read_text() == PLAN_YAML
 
 
 @pytest.mark.parametrize(

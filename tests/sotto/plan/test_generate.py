@@ -178,7 +178,7 @@ def test_names():
 
 def test_a_module_does_not_replace_its_plan(folder, capsys):
     assert main(["plan", "generate", str(folder / "plan.yaml"), "-o", str(folder / "plan.yaml")])
-    assert "is the plan itself" in capsys.readouterr().err
+    assert "has a plan's text, or its name" in capsys.readouterr().err
 
 
 @pytest.mark.real_randomness
