@@ -6,7 +6,7 @@ import math
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
+from itertools import compress, groupby
 from textwrap import wrap
 from typing import Any, TypeAlias
 
@@ -234,10 +234,10 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     rest = (*(_FIGURES[each] for each in _OTHERS), "reports", "method")
     heads: tuple[str, ...] = ("", _FIGURES[_FIRST], "95 % interval", *share, *rest)
     cells = [heads, *(_cells(row, under=under is not None) for row in rows)]
-    if not any(method for *_, method in cells[1:]):
-        cells = [most[:-1] for most in cells]
-    right = [column > 0 for column in range(len(cells[0]))]
-    return [f"  {line}" for line in aligned(cells, right)]
+    # Windows of earlier releases, for one, have no figures of forgers.
+    filled = [any(column[1:]) for column in zip(*cells, strict=True)]
+    right = [column > 0 for column in range(sum(filled))]
+    return [f"  {line}" for line in aligned([[*compress(line, filled)] for line in cells], right)]
 
 
 def _title(row: Row, *, several: bool) -> str:
