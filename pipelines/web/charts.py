@@ -121,8 +121,8 @@ class Chart:
     parts : sequence of float
         Heights of rows of axes with one horizontal scale, relative to each other.
     left : float
-        Room for what is written at the left, in pixels: to measure all text takes half as long
-        again as to draw the chart.
+        Room for what is written at the left, in pixels, or more for long numbers: to measure all
+        text takes half as long again as to draw the chart.
     """
 
     title: str
@@ -196,6 +196,9 @@ class Chart:
         rows, heights = len(self.parts), self.parts
         grid = figure.subplots(rows, sharex=True, squeeze=False, height_ratios=heights)
         self.draw(*grid.flat)
+        named = [len(each.get_text()) for axes in grid.flat for each in axes.get_yticklabels()]
+        room = max(self.left, 10 + _LETTER * max(named, default=0))
+        figure.subplots_adjust(left=room / width)
         return figure
 
 

@@ -147,6 +147,15 @@ def test_a_chart_is_a_png_in_the_colours_of_a_light_page():
     assert "var(--estimate)" in made.inline
 
 
+def test_long_numbers_lie_within_a_chart():
+    line = charts.Line("", [datetime(2025, 1, 1, tzinfo=UTC)], [(5e8, (4e8, 6e8), "")], [False])
+    figure = charts.series("", [charts.SeriesPanel("", "GB", [line])], "")._figure()
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_yticklabels()
+    assert "500,000,000" in [each.get_text() for each in labels]
+    assert min(each.get_window_extent().x0 for each in labels) >= 0
+
+
 def test_a_line_is_broken_where_no_windows_are_and_one_that_stands_alone_is_a_point():
     starts = [datetime(2025, 1, day, tzinfo=UTC) for day in (1, 8, 22)]
     line = charts.Line(
