@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock, PropertyMock
 
 import grpc
 import pytest
@@ -130,6 +131,16 @@ def test_another_runner_makes_the_same_files(log, tmp_path):
     assert committed(one) == committed(other)
     assert projected(one) == projected(other)
     assert said[-1].startswith("done after ")
+
+
+def test_a_job_that_waits_says_where_its_tasks_are_seen(monkeypatch):
+    monkeypatch.setattr("pipelines.beam.runners._LOOK", 0)
+    said: list[str] = []
+    job = Mock()
+    type(job.run.return_value).state = PropertyMock(side_effect=["STARTING", "RUNNING", "DONE"])
+    Runner(HERE, said.append).run(job)
+    assert [each.partition(" after ")[0] for each in said] == ["starting", "running", "done"]
+    assert ["free slots" in each for each in said] == [False, True, False]
 
 
 @pytest.mark.real_randomness
