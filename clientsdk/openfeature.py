@@ -14,6 +14,7 @@ contexts are never looked at. Needs ``openfeature-sdk``, which the extra ``openf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from openfeature.flag_evaluation import FlagResolutionDetails, Reason
 from openfeature.provider import AbstractProvider, Metadata
 from openfeature.track import TrackingEventDetails
 
+from clientsdk import diagnostics
 from clientsdk.client import Client
 from clientsdk.disabled import reason_of
 from sotto.errors import SottoError, wrong_type
@@ -113,6 +115,9 @@ class SottoFeatureProvider(AbstractProvider):
         name = tracking_event_name
         types = {each.type for each in client.plan.metrics if name in _recorded_as(each)}
         if not types:
+            if any(each.measure and each.measure.of == name for each in client.plan.metrics):
+                said = f"event {name} is not recorded: the plan counts it, so call count({name!r})"
+                diagnostics.warn("openfeature", said, quiet=math.inf)
             return
         value: Any = None
         try:

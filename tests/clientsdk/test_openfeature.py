@@ -103,7 +103,7 @@ def test_an_event_is_a_recording_of_its_value_alone(flags):
     assert [each[:2] for each in device.recorded] == told
 
 
-def test_an_event_feeds_all_measures_of_its_name(flags):
+def test_an_event_feeds_all_measures_of_its_name(flags, caplog):
     device = measuring("most", "least", "dark", "exports")
     client = flags(device)
     for name, value in (("load", 15.0), ("load", 3.0), ("dark", 2.0), ("export", 1.0)):
@@ -112,6 +112,7 @@ def test_an_event_feeds_all_measures_of_its_name(flags):
     week_later(device)
     told = {"most": ["10 to 19"], "least": ["0 to 9"], "dark": ["true"], "exports": ["0"]}
     assert answers(device) == told
+    assert "the plan counts it, so call count('export')" in caplog.text
 
 
 def test_what_cannot_be_recorded_is_counted_and_never_raised(flags, caplog):
