@@ -180,9 +180,9 @@ def test_the_smoothed_series_is_cut_at_a_shift(results):
 
 def test_a_metric_without_results_or_with_an_unknown_plan_is_an_error(results):
     results.write({"red": steady(3)})
-    other = Configuration(metrics=(MetricWatched(metric="color"),))
-    with pytest.raises(ParameterError, match="color"):
-        read_series(results.reader(), other)
+    for other in (MetricWatched(metric="color"), MetricWatched(metric="colour", items=("reed",))):
+        with pytest.raises(ParameterError, match=r"results of (metric color|'reed' of .*'red')"):
+            read_series(results.reader(), Configuration(metrics=(other,)))
     with pytest.raises(ParameterError, match="settle"):
         read_series(ResultsReader(results.url), RED)
 
