@@ -37,6 +37,9 @@ boards:
     charts:
       - {metric: theme, since: 2025-01-09, items: [share light]}
       - {metric: gone}
+      - {metric: theme, segment: os=windows}
+      - {metric: theme, items: [light]}
+      - {metric: theme, since: 2031-01-01}
 """
 
 
@@ -181,7 +184,9 @@ def test_a_board_shows_its_charts_and_says_what_is_missing(app):
     answer = ask(app, "/boards/looks")
     assert answer.status == 200
     assert "How it looks" in ask(app, "/").text
-    assert "Nothing over time yet: gone." in answer.text
+    # Neither all reports nor headlines stand for what is not there.
+    missing = "gone, theme os=windows, theme light, theme 2031-01-01"
+    assert f"Nothing over time yet: {missing}." in answer.text
     assert "item=share+light" in answer.text
     rows = cells(ask(app, "/boards/looks/charts/board-1.csv").text)
     assert [row["window_start"][:10] for row in rows] == ["2025-01-09", "2025-01-16"]
@@ -197,7 +202,13 @@ def test_only_the_origins_of_the_file_may_embed_a_chart_and_nothing_else(app):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("boards: 3", "boards"), ("embed: ['*']", "embed.1"), ("[", "YAML"), ("other: 1", "other")],
+    [
+        ("boards: 3", "boards"),
+        ("embed: ['*']", "embed.1"),
+        ("[", "YAML"),
+        ("other: 1", "other"),
+        (BOARDS.replace("2025-01-09", "soon"), "charts.1.since: a time must be"),
+    ],
 )
 def test_a_file_of_boards_that_is_wrong_says_where(tmp_path, text, said):
     path, warnings = tmp_path / "boards.yaml", []
