@@ -47,10 +47,13 @@ def duration_text(milliseconds: int) -> str:
 def parse_time(value: object) -> int:
     """Return a time in milliseconds since the epoch: ISO 8601 (UTC without an offset), or those.
 
-    Raises ParameterError if it is neither; the message does not contain it.
+    A text of eight digits is a date. Raises ParameterError for what is neither; the message does
+    not contain it.
 
     >>> parse_time("2013-01-01T10:15Z"), parse_time("2013-01-01 10:15"), parse_time(7)
     (1357035300000, 1357035300000, 7)
+    >>> parse_time("20130101") == parse_time("2013-01-01")
+    True
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -61,7 +64,7 @@ def parse_time(value: object) -> int:
     try:
         if not isinstance(text, str):
             raise ValueError
-        if text.strip().removeprefix("-").isdecimal():
+        if text.strip().removeprefix("-").isdecimal() and len(text.strip()) != len("20130101"):
             return int(text)
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
