@@ -80,6 +80,27 @@ def test_a_publisher_that_is_async_or_returns_a_failure_has_taken_nothing(publis
     assert "one returned False or a response of failure, or is async" in str(result.error)
 
 
+class Task:
+    """An object that a queue returns for a message that it has taken."""
+
+    @property
+    def status(self):
+        raise NotImplementedError("there is no backend of results")
+
+
+TAKEN = (Task(), Mock(), SimpleNamespace(status_code=204), SimpleNamespace(status="500"))
+
+
+@pytest.mark.parametrize("answer", [*TAKEN, SimpleNamespace(status=1_790_000_000)])
+def test_anything_else_that_a_publisher_returns_is_no_failure(answer):
+    client = device()
+    client.publisher.publish = Mock(return_value=answer)
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    result = client.flush()
+    assert (result.sent, result.remaining, result.error) == (1, 0, None)
+
+
 @pytest.mark.parametrize("state", ["device.db", None])
 @pytest.mark.parametrize("publisher", [Interrupted, Dropping])
 @pytest.mark.parametrize("noted", [True, False])
