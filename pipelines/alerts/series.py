@@ -106,12 +106,24 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateReco
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
     for item in wanted.items or ():
-        if items and item not in items:
+        if items and item not in items and not _may_come(item, wanted.metric, reader.plans()):
             near = did_you_mean(item, items)
             raise ParameterError(f"there are no results of {item!r} of {wanted.metric}{near}")
     if not items and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
         where = f" of plan {wanted.plan}" if wanted.plan else ""
         raise ParameterError(f"there are no results of metric {wanted.metric}{where}")
+
+
+def _may_come(item: str, metric: str, plans: Sequence[CompiledPlan]) -> bool:
+    """Whether later windows may have an item: a plan lists it, or candidates are in another file.
+
+    The item of a group of values is its ends, such as ``1 to 4``.
+    """
+    known = [each for plan in plans for each in plan.metrics if each.name == metric]
+    return any(
+        each.type == "string" or item in each.labels or {*item.split(" to ")} <= {*each.labels}
+        for each in known
+    )
 
 
 def _figure(row: EstimateRecord) -> Figure:
