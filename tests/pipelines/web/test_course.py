@@ -150,9 +150,15 @@ def test_a_chart_is_a_png_in_the_colours_of_a_light_page():
     assert "var(--estimate)" in made.inline
 
 
+def chart_of(*value: float) -> charts.Chart:
+    """Return a chart of one window, whose estimate is ``value`` with its interval."""
+    line = charts.Line("", [datetime(2025, 1, 1, tzinfo=UTC)], [(value[0], value[1:], "")], [False])
+    return charts.series("", [charts.SeriesPanel("", "GB", [line])], "")
+
+
 def test_long_numbers_lie_within_a_chart():
-    line = charts.Line("", [datetime(2025, 1, 1, tzinfo=UTC)], [(5e8, (4e8, 6e8), "")], [False])
-    figure = charts.series("", [charts.SeriesPanel("", "GB", [line])], "")._figure()
+    assert "<use" in chart_of(5e299, 4e299, 6e299).inline
+    figure = chart_of(5e8, 4e8, 6e8)._figure()
     figure.draw_without_rendering()
     labels = figure.axes[0].get_yticklabels()
     assert "500,000,000" in [each.get_text() for each in labels]
