@@ -13,9 +13,11 @@ from sotto.plan.durations import parse_time
 
 
 def _time(given: object) -> str:
-    """Return a time as it is given; ParameterError if it is none."""
-    parse_time(str(given))
-    return str(given)
+    """Return a time as it is given, empty where none is; ParameterError for what is no time."""
+    text = "" if given is None else str(given).strip()
+    if text:
+        parse_time(text)
+    return text
 
 
 _Time = Annotated[str, BeforeValidator(_time)]

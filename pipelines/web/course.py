@@ -97,20 +97,26 @@ def board(view: BoardView) -> Mapping[str, object]:
     for each in view.board.charts:
         view_of = _of_chart(view, each)
         found = None if view_of is None else course(view_of)
-        if found is None or view_of is None or not _is_asked(view_of, found["drawn"]):
+        if found is None or view_of is None or not _is_asked(view_of, found):
             asked = each.metric, each.segment, *each.items, each.since, each.until
             missing.append(" ".join(filter(None, asked)))
             continue
         shown.append((view_of, found))
+        figures = _figures(found)
+        missing += [f"{each.metric} {item}" for item in each.items if item not in figures]
     return {"shown": shown, "missing": missing}
 
 
-def _is_asked(view: MetricView, drawn: Any) -> bool:
+def _figures(found: Mapping[str, Any]) -> set[str]:
+    return {figure_of(row) for row in found["named"]}
+
+
+def _is_asked(view: MetricView, found: Mapping[str, Any]) -> bool:
     """Whether what is drawn is what is asked for, and not all reports or headlines in its place."""
     query = view.query
-    items = {figure_of(each.of) for each in drawn} & {*query.items} or not query.items
-    segment = not query.segment or any(each.segment for each in drawn)
-    return bool(items and segment and _windows(view))
+    items = not query.items or not _figures(found).isdisjoint(query.items)
+    segment = not query.segment or any(each.segment for each in found["drawn"])
+    return items and segment and bool(_windows(view))
 
 
 def _of_chart(view: BoardView, chart: BoardChart) -> MetricView | None:

@@ -35,8 +35,8 @@ boards:
   - name: looks
     title: How it looks
     charts:
-      - {metric: theme, since: 2025-01-09, items: [share light]}
-      - {metric: gone}
+      - {metric: theme, since: 2025-01-09, items: [share light, share mauve]}
+      - {metric: gone, since: "", until: }
       - {metric: theme, segment: os=windows}
       - {metric: theme, items: [light]}
       - {metric: theme, since: 2031-01-01}
@@ -191,8 +191,9 @@ def test_a_board_shows_its_charts_and_says_what_is_missing(app):
     assert answer.status == 200
     assert "How it looks" in ask(app, "/").text
     # Neither all reports nor headlines stand for what is not there.
-    missing = "gone, theme os=windows, theme light, theme 2031-01-01"
+    missing = "theme share mauve, gone, theme os=windows, theme light, theme 2031-01-01"
     assert f"Nothing over time yet: {missing}." in answer.text
+    assert "board-2" not in answer.text
     assert "item=share+light" in answer.text
     rows = cells(ask(app, "/boards/looks/charts/board-1.csv").text)
     assert [row["window_start"][:10] for row in rows] == ["2025-01-09", "2025-01-16"]
