@@ -203,14 +203,19 @@ def test_a_level_that_is_none_is_refused(capsys, plan_file):
     assert "--warn-value: '-1' must be a number above 0" in err
 
 
-@pytest.mark.parametrize("name", ["plan.yaml", "v2.yaml", "v2.yml"])
+@pytest.mark.parametrize("name", ["plan.yaml", "v2.yaml", "v2.yml", "plan.txt"])
 def test_compile_does_not_overwrite_a_plan(capsys, plan_file, name):
     output = plan_file.with_name(name)
     output.write_text(PLAN_YAML)
-    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", output)
-    assert status == 2
-    assert "has a plan's text, or its name" in err
-    assert output.read_text() == PLAN_YAML
+    if name == "plan.txt":
+        plan_file = output
+    link = plan_file.with_name("link.json")
+    link.symlink_to(output)
+    for each in (output, link):
+        status, _, err = run(capsys, "plan", "compile", plan_file, "-o", each)
+        assert status == 2
+        assert "has a plan's text, or its name" in err
+        assert output.read_text() == PLAN_YAML
 
 
 @pytest.mark.parametrize(
