@@ -115,9 +115,10 @@ class SottoFeatureProvider(AbstractProvider):
         name = tracking_event_name
         types = {each.type for each in client.plan.metrics if name in _recorded_as(each)}
         if not types:
-            if any(each.measure and each.measure.of == name for each in client.plan.metrics):
+            measures = [each.measure for each in client.plan.measured if each.measure]
+            if any((each.method, each.of) == ("count", name) for each in measures):
                 said = f"event {name} is not recorded: the plan counts it, so call count({name!r})"
-                diagnostics.warn("openfeature", said, quiet=math.inf)
+                diagnostics.warn(f"openfeature {name}", said, quiet=math.inf)
             return
         value: Any = None
         try:

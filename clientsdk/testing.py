@@ -22,7 +22,7 @@ from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
-from sotto.errors import ParameterError, is_int, wrong_type
+from sotto.errors import ParameterError, is_int, unboxed, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.plan.measures import Measure
 from sotto.wire.format import decode_message
@@ -46,7 +46,7 @@ class FakeClock:
     """
 
     def __init__(self, now: int = 1_750_000_000_000) -> None:
-        if not isinstance(now, int | float):
+        if not isinstance(unboxed(now), int | float):
             raise wrong_type("now", "a number of milliseconds since the epoch", now)
         self.now: int = now
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy
 import pytest
 from device_plans import DAY, START, metric, number, plan, seeded
 from scenario_plans import measured_plan
@@ -115,6 +116,10 @@ def test_a_watched_client_keeps_what_the_app_recorded():
     assert client.values("colour") == ["red"]
     with pytest.raises(UnknownMetricError):
         client.values("color")
+
+
+def test_a_clock_takes_numbers_of_numpy():
+    assert FakeClock(numpy.int64(5000))() == 5
 
 
 def test_a_watched_client_keeps_what_is_measured():
