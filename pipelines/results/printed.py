@@ -6,7 +6,7 @@ import math
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import compress, groupby
+from itertools import groupby
 from textwrap import wrap
 from typing import Any, TypeAlias
 
@@ -235,9 +235,9 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     heads: tuple[str, ...] = ("", _FIGURES[_FIRST], "95 % interval", *share, *rest)
     cells = [heads, *(_cells(row, under=under is not None) for row in rows)]
     # Windows of earlier releases, for one, have no figures of forgers.
-    filled = [any(column[1:]) for column in zip(*cells, strict=True)]
-    right = [column > 0 for column in range(sum(filled))]
-    return [f"  {line}" for line in aligned([[*compress(line, filled)] for line in cells], right)]
+    filled = [column for column in zip(*cells, strict=True) if any(column[1:])]
+    right = [at > 0 for at in range(len(filled))]
+    return [f"  {line}" for line in aligned([*zip(*filled, strict=True)], right)]
 
 
 def _title(row: Row, *, several: bool) -> str:
