@@ -123,12 +123,16 @@ def test_a_clock_takes_numbers_of_numpy():
 
 
 def test_a_watched_client_keeps_what_is_measured():
-    client = WatchedClient(measured_plan("exports", "checkout"))
+    client = WatchedClient(measured_plan("exports", "checkout", "total"))
     client.count("export", 3)
+    # No warning: it may be one of several that are within together.
+    client.count("export", -1)
+    client.record("load", 30)
     client.reach("checkout", "paid")
     with pytest.warns(OutsideDomainWarning, match="metric 'checkout'"):
         client.reach("checkout", "piad")
-    assert client.values("exports") == [3]
+    assert client.values("exports") == [3, -1]
+    assert client.values("total") == [30]
     assert client.values("checkout") == ["paid", "piad"]
 
 

@@ -133,14 +133,15 @@ def test_another_runner_makes_the_same_files(log, tmp_path):
     assert said[-1].startswith("done after ")
 
 
-def test_a_job_that_waits_says_where_its_tasks_are_seen(monkeypatch):
+@pytest.mark.parametrize(("options", "shown"), [(HERE, True), (("--runner=other.Runner",), False)])
+def test_a_job_that_waits_says_where_its_tasks_are_seen(monkeypatch, options, shown):
     monkeypatch.setattr("pipelines.beam.runners._LOOK", 0)
     said: list[str] = []
     job = Mock()
     type(job.run.return_value).state = PropertyMock(side_effect=["STARTING", "RUNNING", "DONE"])
-    Runner(HERE, said.append).run(job)
+    Runner(options, said.append).run(job)
     assert [each.partition(" after ")[0] for each in said] == ["starting", "running", "done"]
-    assert ["free slots" in each for each in said] == [False, True, False]
+    assert ["free slots" in each for each in said] == [False, shown, False]
 
 
 @pytest.mark.real_randomness
