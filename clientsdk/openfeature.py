@@ -14,6 +14,7 @@ contexts are never looked at. Needs ``openfeature-sdk``, which the extra ``openf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from openfeature.flag_evaluation import FlagResolutionDetails, Reason
 from openfeature.provider import AbstractProvider, Metadata
 from openfeature.track import TrackingEventDetails
 
+from clientsdk import diagnostics
 from clientsdk.client import Client
 from clientsdk.disabled import reason_of
 from sotto.errors import SottoError, wrong_type
@@ -113,11 +115,17 @@ class SottoFeatureProvider(AbstractProvider):
         name = tracking_event_name
         types = {each.type for each in client.plan.metrics if name in _recorded_as(each)}
         if not types:
+            measures = [each.measure for each in client.plan.measured if each.measure]
+            if any((each.method, each.of) == ("count", name) for each in measures):
+                said = f"event {name} is not recorded: the plan counts it, so call count({name!r})"
+                diagnostics.warn(f"openfeature {name}", said, quiet=math.inf)
             return
-        value: Any = None if tracking_event_details is None else tracking_event_details.value
-        if value is not None and types <= {"boolean", "survey"}:
-            value = bool(value)
+        value: Any = None
         try:
+            if tracking_event_details is not None:
+                value = tracking_event_details.value
+            if value is not None and types <= {"boolean", "survey"}:
+                value = bool(value)
             client.record(name, value)
         except BaseException as error:
             # Also an interrupt: this frame does not keep the value.

@@ -283,7 +283,7 @@ def _warn_of_misspelt() -> None:
         # A name in small letters may be meant for one that is read.
         meant = name.upper()
         if meant.startswith("SOTTO_") and name not in (*known, *OTHERS):
-            near = did_you_mean(meant, known)
+            near = _GONE.get(meant) or did_you_mean(meant, known)
             if re.search(_WISH, meant):
                 near = "; SOTTO_DISABLED=1 switches the SDK off"
             if near:
@@ -387,8 +387,10 @@ OTHERS = (
     *("SOTTO_PLANS", "SOTTO_READER_PASSWORD", "SOTTO_RELAY", "SOTTO_SITE", "SOTTO_START_SECONDS"),
     *("SOTTO_STATE", "SOTTO_TOKEN"),
 )
+#: The remedy for a variable that an earlier release read.
+_GONE = {"SOTTO_FLUSH_TIMEOUT": "; pass a timeout to flush()"}
 #: A name by which somebody may want to switch the SDK off, or on.
-_WISH = r"_(OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
+_WISH = r"_(DNT|OFF|NOT?|NO_?(TELEMETRY|TRACK\w*)|OPT_?OUT|(DIS|EN)ABL\w*)(_|$)"
 _EPSILON = "an epsilon in [0.001, 100000], at most 6 decimals, a period's at most the lifetime's"
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 #: By name; ``docs/guides/sdk.md`` has the same table.
@@ -437,7 +439,7 @@ def read_plan(
             name = os.path.basename(os.fspath(given))
             raise PlanError(
                 f"the compiled plan {name!r} cannot be read: {what}; pass the whole path of the "
-                ".json file that sotto plan compile writes"
+                ".json file that sotto plan compile writes, or the bytes of one in an archive"
             ) from error
     read = CompiledPlan.from_json if honoured else read_without_mechanisms
     # A child of a fork in the middle of an import would wait for its end for ever.

@@ -22,7 +22,7 @@ from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
-from sotto.errors import ParameterError, is_int, wrong_type
+from sotto.errors import ParameterError, is_int, unboxed, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.plan.measures import Measure
 from sotto.wire.format import decode_message
@@ -46,6 +46,8 @@ class FakeClock:
     """
 
     def __init__(self, now: int = 1_750_000_000_000) -> None:
+        if not isinstance(unboxed(now), int | float):
+            raise wrong_type("now", "a number of milliseconds since the epoch", now)
         self.now: int = now
 
     def __call__(self) -> float:
@@ -139,11 +141,15 @@ class SeededOptions(TypedDict, total=False):
 
 
 class Recorded(NamedTuple):
-    """A value that an app handed to a :class:`WatchedClient`, and what became of it."""
+    """A value that an app handed to a :class:`WatchedClient`, and what became of it.
+
+    ``metric`` is the name that it was handed under, of a measure the one that is measured.
+    """
 
     metric: str
     value: object
     outcome: Outcome
+    method: str = "record"  #: The client's: ``record``, ``count`` or ``reach``.
 
 
 class OutsideDomainWarning(UserWarning):
@@ -164,8 +170,8 @@ class WatchedClient(SeededClient):
     ...     outcome = client.record("colour", "mauve")
     >>> str(caught[0].message)
     "metric 'colour': a value that the plan does not name counts as 'other'"
-    >>> client.outside
-    [Recorded(metric='colour', value='mauve', outcome=<Outcome.ACCEPTED: 'accepted'>)]
+    >>> [(each.metric, each.value) for each in client.outside]
+    [('colour', 'mauve')]
     """
 
     def __init__(
@@ -180,25 +186,35 @@ class WatchedClient(SeededClient):
         super().__init__(plan, seed=seed, **options)
 
     def record(self, metric: str, value: object) -> Outcome:
-        outcome = super().record(metric, value)
-        recorded = Recorded(metric, value, outcome)
+        return self._kept("record", metric, value, super().record(metric, value))
+
+    def count(self, event: str, times: int = 1) -> Outcome:
+        return self._kept("count", event, times, super().count(event, times))
+
+    def reach(self, metric: str, step: str) -> Outcome:
+        return self._kept("reach", metric, step, super().reach(metric, step))
+
+    def _kept(self, method: str, name: str, value: object, outcome: Outcome) -> Outcome:
+        recorded = Recorded(name, value, outcome, method)
         self.recorded.append(recorded)
-        plain = [each for each in self.plan.metrics if each.name == metric and not each.measure]
-        for known in plain or self.plan.fed("record", metric):
-            # A sum may lie within although its parts do not.
-            if known.measure == Measure("sum", metric) or known.within(value):
+        plain = [each for each in self.plan.metrics if each.name == name and not each.measure]
+        for known in plain or self.plan.fed(method, name):
+            # A sum may lie within although its parts do not, as may a count.
+            summed = method == "count" or known.measure == Measure("sum", name)
+            if summed or known.within(value):
                 continue
             self.outside.append(recorded)
-            warnings.warn(_outside(known), OutsideDomainWarning, stacklevel=2)
+            warnings.warn(_outside(known), OutsideDomainWarning, stacklevel=3)
         return outcome
 
     def values(self, metric: str) -> list[object]:
-        """Return the values of a metric that were accepted."""
-        self.plan.metric(metric)
+        """Return the values of a metric, or of what it measures, that were accepted."""
+        measure = self.plan.metric(metric).measure
+        fed = (measure.method, measure.of or metric) if measure else ("record", metric)
         return [
             each.value
             for each in self.recorded
-            if each.metric == metric and each.outcome is Outcome.ACCEPTED
+            if (each.method, each.metric) == fed and each.outcome is Outcome.ACCEPTED
         ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from clientsdk.client import Client
 from clientsdk.diagnostics import drop_locals
 from clientsdk.outcomes import Outcome
-from sotto.errors import PlanError, ValueTypeError
+from sotto.errors import PlanError, ValueTypeError, wrong_type
 
 Value = TypeVar("Value", contravariant=True)
 
@@ -78,6 +78,8 @@ class Funnel(Measured, Generic[Value]):
 
 def check_plan(client: Client, plan: bytes) -> None:
     """Raise PlanError if a client, unless disabled, records under another plan than a module's."""
+    if not isinstance(client, Client):
+        raise wrong_type("client", "a Client", client)
     has = client.plan
     if has.to_json() != plan and not client.settings.disabled:
         raise PlanError(

@@ -72,6 +72,6 @@ def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:
     if table not in views:
         raise ParameterError(f"--table must be one of {', '.join(views)}; got {table!r}")
     path = out / f"{table}.{format}" if out.is_dir() else out
-    if (named := path.suffix.removeprefix(".")) in FORMATS and named != format:
-        raise ParameterError(f"--out {out} would be {format}: give --format {named}, or rename it")
+    if str(out) == "-" or path.suffix.removeprefix(".") in {*FORMATS, "xls", "xlsx"} - {format}:
+        raise ParameterError(f"--out {out} would be {format}: name it *.{format}, or give --format")
     return {path: views[table]}

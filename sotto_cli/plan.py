@@ -182,14 +182,15 @@ def _sampler(args: argparse.Namespace) -> None:
 def _write_beside(plan: Path, output: str | Path, data: bytes) -> None:
     """Write what is made of a plan's file; ``-`` is standard output.
 
-    Raises ParameterError if it would replace the plan itself, and as :func:`checked_output`.
+    Raises ParameterError for a name that plans have, and as :func:`checked_output`.
     """
     if output == "-":
         sys.stdout.buffer.write(data)
-    elif checked_output(Path(output)) == plan.resolve():
-        raise ParameterError(f"{output} is the plan itself: name another file with -o")
-    else:
-        write_output(Path(output), data)
+        return
+    written = checked_output(Path(output))
+    if written == plan.resolve() or written.suffix in (".yaml", ".yml"):
+        raise ParameterError(f"{output} has a plan's text, or its name: name another file with -o")
+    write_output(Path(output), data)
 
 
 def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> None:

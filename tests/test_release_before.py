@@ -92,7 +92,9 @@ def test_commands_read_the_results_before_anything_is_aggregated(
 ) -> None:
     state = before.unpacked("state", tmp_path)
     assert main(["estimates", "--state", str(state), "--metric", "colour"]) == 0
-    assert "colour, 2023-08-31 to 2023-09-07" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "colour, 2023-08-31 to 2023-09-07" in shown
+    assert "forged" not in shown
     for name in ("windows", "estimates", "latest_estimates", "alarms", "metrics", "budgets"):
         out = tmp_path / "out"
         command = ["export", "--state", str(state), "--table", name, "--format", "csv"]

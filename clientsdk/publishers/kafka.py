@@ -68,11 +68,7 @@ class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
     """
 
     def __init__(
-        self,
-        broker: Broker | str,
-        topic: ReportTopic | str,
-        *,
-        timeout: float | timedelta = 10.0,
+        self, broker: Broker | str, topic: ReportTopic | str, *, timeout: float | timedelta = 10.0
     ) -> None:
         # Not at first use: a fork amid an import in another thread leaves the child without it.
         require_client()

@@ -560,16 +560,27 @@ def _publish_errors_only(call: Callable[..., object], *arguments: object) -> Non
     """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
         answer = call(*arguments)
-        if answer is False or hasattr(answer, "__await__"):
+        refused = answer is False or 300 <= _http_status(answer) < 600
+        if refused or hasattr(answer, "__await__"):
             raise PublishError(
                 "the publisher's methods must return once they are done, and raise PublishError "
-                "where they fail; one returned False or is async"
+                "where they fail; one returned False or a response of failure, or is async"
             )
     except PublishError:
         raise
     except Exception as error:
         asked = ": does it take publish(shard, message)?" if isinstance(error, TypeError) else ""
         raise PublishError(f"the publisher raised {type(error).__name__}{asked}") from None
+
+
+def _http_status(answer: object) -> int:
+    """Return the status of an HTTP response, 0 for anything else."""
+    try:
+        status = getattr(answer, "status_code", None) or getattr(answer, "status", None)
+    except Exception:
+        # A queue's task may look its state up, and fail; it was handed over all the same.
+        return 0
+    return status if isinstance(status, int) else 0
 
 
 def bare(error: SottoError) -> SottoError:

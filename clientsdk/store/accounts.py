@@ -85,12 +85,7 @@ class Accounts:
         cursor.execute(_RESERVE, (self.reserved, tallies, self.period))
 
     def spend(
-        self,
-        connection: Connection,
-        period: int,
-        cost: int,
-        ceilings: Ceilings,
-        degraded: int,
+        self, connection: Connection, period: int, cost: int, ceilings: Ceilings, degraded: int
     ) -> bool:
         """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
 

@@ -256,9 +256,9 @@ def check(connection: Connection) -> int:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise StoreError(
-            f"{name_of(connection)} is a database of another application: name a file of its own"
-        )
+        (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        other = "a database of another application: name a file of its own"
+        raise StoreError(f"{name_of(connection)} is {other if objects else 'empty'}")
     found = f"{name_of(connection)} has schema {version}; this version reads {VERSION}"
     if version < _BEFORE_MEASURES:
         raise DamagedError(f"{found}: an app sets it aside, and its period counts as spent")

@@ -38,12 +38,7 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.estimators.expectation import GAP, ROUNDING, largest_likelihood
 from mechanisms.estimators.frequency import count_table
-from mechanisms.estimators.tails import (
-    binomial_tail,
-    first_below,
-    multinomial_tail,
-    sum_tail,
-)
+from mechanisms.estimators.tails import binomial_tail, first_below, multinomial_tail, sum_tail
 from mechanisms.items import Context
 
 #: How often, at most, a check raises an alarm about honest devices.
@@ -316,13 +311,7 @@ def _bits(
 
 
 def _bits_bound(
-    groups: Groups,
-    n: int,
-    width: int,
-    many: bool,
-    together: int,
-    tests: float,
-    mean: float,
+    groups: Groups, n: int, width: int, many: bool, together: int, tests: float, mean: float
 ) -> float:
     total = n * mean if many else n * (width - mean)
     return sum_tail(groups, total) / together + tests

@@ -17,7 +17,7 @@ from pipelines.alerts.kept import Figure
 from pipelines.results.fields import grouped
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import EstimateRecord
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.compiled import CompiledPlan
 
 #: Windows of a figure that are looked at, the newest of them.
@@ -96,18 +96,34 @@ def _all(reader: ResultsReader) -> list[MetricWatched]:
 
 def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateRecord]:
     segment = None if wanted.segments else ""
-    any_kind = False
+    items: set[str] = set()
     for kind in wanted.kinds:
         chosen = Chosen(plan=wanted.plan, metric=wanted.metric, segment=segment, kind=kind)
         for row in reader.estimates(chosen):
-            any_kind = True
+            items.add(row.item)
             # Segments count each by itself: together they are the total.
             told = (bool(row.segment) or not wanted.segments) and row.method in (None, "unbiased")
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
-    if not any_kind and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
+    for item in wanted.items or ():
+        if items and item not in items and not _may_come(item, wanted.metric, reader.plans()):
+            near = did_you_mean(item, items)
+            raise ParameterError(f"there are no results of {item!r} of {wanted.metric}{near}")
+    if not items and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
         where = f" of plan {wanted.plan}" if wanted.plan else ""
         raise ParameterError(f"there are no results of metric {wanted.metric}{where}")
+
+
+def _may_come(item: str, metric: str, plans: Sequence[CompiledPlan]) -> bool:
+    """Whether later windows may have an item: a plan lists it, or candidates are in another file.
+
+    The item of a group of values is its ends, such as ``1 to 4``.
+    """
+    known = [each for plan in plans for each in plan.metrics if each.name == metric]
+    return any(
+        each.type == "string" or item in each.labels or {*item.split(" to ")} <= {*each.labels}
+        for each in known
+    )
 
 
 def _figure(row: EstimateRecord) -> Figure:

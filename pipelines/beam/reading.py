@@ -202,10 +202,7 @@ class DiscoverPartitions(beam.DoFn, RestrictionProvider):
 
     @beam.DoFn.unbounded_per_element()
     def process(
-        self,
-        element: bytes,
-        tracker: Any = beam.DoFn.RestrictionParam(),
-        estimator: Any = _TIMES,
+        self, element: bytes, tracker: Any = beam.DoFn.RestrictionParam(), estimator: Any = _TIMES
     ) -> Iterator[Any]:
         now = now_ms()
         seen = tracker.current_restriction()
@@ -325,10 +322,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
 
     @beam.DoFn.unbounded_per_element()
     def process(
-        self,
-        name: str,
-        tracker: Any = beam.DoFn.RestrictionParam(),
-        estimator: Any = _TIMES,
+        self, name: str, tracker: Any = beam.DoFn.RestrictionParam(), estimator: Any = _TIMES
     ) -> Iterator[Any]:
         """Yield blocks of messages, each at the append time of its first."""
         clock, self._ends.reading = estimator.get_estimator_state(), name

@@ -148,7 +148,9 @@ class Runner:
         while not self.embedded:
             state = result.state
             if state != before:
-                self.report(f"{state.lower()} after {time.monotonic() - began:.0f} s")
+                slots = "; the engine's page shows whether tasks wait for free slots"
+                hint = slots if self.flink and state == PipelineState.RUNNING else ""
+                self.report(f"{state.lower()} after {time.monotonic() - began:.0f} s{hint}")
                 before = state
             if PipelineState.is_terminal(state):
                 break

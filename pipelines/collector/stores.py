@@ -194,11 +194,7 @@ class KafkaStore:
         from sotto.kafka.producers import end_producer, make_producer, require_partitions
 
         producer = make_producer(
-            self._broker,
-            _TIMEOUT,
-            batch=_BATCH_BYTES,
-            largest=MAX_BATCH,
-            linger_ms=0,
+            self._broker, _TIMEOUT, batch=_BATCH_BYTES, largest=MAX_BATCH, linger_ms=0
         )
         try:
             require_partitions(producer, self._topic)

@@ -234,10 +234,10 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     rest = (*(_FIGURES[each] for each in _OTHERS), "reports", "method")
     heads: tuple[str, ...] = ("", _FIGURES[_FIRST], "95 % interval", *share, *rest)
     cells = [heads, *(_cells(row, under=under is not None) for row in rows)]
-    if not any(method for *_, method in cells[1:]):
-        cells = [most[:-1] for most in cells]
-    right = [column > 0 for column in range(len(cells[0]))]
-    return [f"  {line}" for line in aligned(cells, right)]
+    # Windows of earlier releases, for one, have no figures of forgers.
+    filled = [column for column in zip(*cells, strict=True) if any(column[1:])]
+    right = [at > 0 for at in range(len(filled))]
+    return [f"  {line}" for line in aligned([*zip(*filled, strict=True)], right)]
 
 
 def _title(row: Row, *, several: bool) -> str:

@@ -25,8 +25,7 @@ ReportsByLevel: TypeAlias = Annotated[
     tuple[int, ...], About("of these, by level, the first one first", [10, 800, 4000])
 ]
 Withheld: TypeAlias = Annotated[
-    str | None,
-    About("why there is no estimate, such as too few reports; null where there is one"),
+    str | None, About("why there is no estimate, such as too few reports; null where there is one")
 ]
 Revision: TypeAlias = Annotated[int, About("grows whenever the window changes", 7)]
 Complete: TypeAlias = Annotated[
@@ -251,10 +250,7 @@ class OfRange(OfMetric):
     """Names of an estimate of a run of windows, and how many there are."""
 
     start: Annotated[datetime, About("when the first window begins")]
-    end: Annotated[
-        datetime,
-        About("when the last window ends", "2013-06-29T00:00:00.000Z"),
-    ]
+    end: Annotated[datetime, About("when the last window ends", "2013-06-29T00:00:00.000Z")]
     segment: Annotated[
         str, About("which reports: empty for all, else such as os=linux or os=linux or mac", "")
     ]
@@ -513,8 +509,7 @@ class JobNumbers:
     pseudonyms: Annotated[int | None, About("pseudonyms in open budget periods")]
     state_bytes: Annotated[int | None, About("state of open budget periods")]
     future: Annotated[
-        int | None,
-        About("records rejected whole, as they were ahead of the job's clock", absent=0),
+        int | None, About("records rejected whole, as they were ahead of the job's clock", absent=0)
     ]
 
 

@@ -160,7 +160,7 @@ class Results(Database):
     def project(self, projection: Projection) -> None:
         """Write what a commit changed, in one transaction."""
         generation, collector = projection.generation, projection.collector
-        failed = f"generation {generation} is committed, but its results could not be written"
+        failed = f"the results of generation {generation} could not be written"
         with _mapped(failed), self.engine.begin() as connection:
             if projection.anew:
                 rows.forget(connection, collector, projection.state)

@@ -40,6 +40,9 @@ def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
         raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
     except ValidationError as error:
         raise ParameterError("\n".join(f"{path}: {line}" for line in problems_of(error))) from None
+    except ValueError as error:
+        # A date that is none, such as 2026-13-01, which YAML makes as it reads.
+        raise ParameterError(f"{path} cannot be read as YAML: {error}") from None
 
 
 _SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a list, such as [a, b]"}
@@ -47,9 +50,12 @@ _SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a lis
 
 def problems_of(error: ValidationError, whole: str = "the file") -> list[str]:
     """Return a line a problem: where it is, and what is expected; ``whole``: a name of it all."""
-    found = []
+    found: list[str] = []
     for each in error.errors(include_url=False):
         place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
+        if each["type"] == "too_short" and any(f"{place}." in line for line in found):
+            # Pydantic counts only values without a problem.
+            continue
         if each["type"] == "missing":
             found.append(f"{place} is missing")
         elif each["type"] == "extra_forbidden":

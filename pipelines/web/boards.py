@@ -9,8 +9,18 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from pipelines.storage.yaml_files import YamlModel, read_yaml
+from sotto.plan.durations import parse_time
 
-_Text = Annotated[str, BeforeValidator(str)]
+
+def _time(given: object) -> str:
+    """Return a time as it is given, empty where none is; ParameterError for what is no time."""
+    text = "" if given is None else str(given).strip()
+    if text:
+        parse_time(text)
+    return text
+
+
+_Time = Annotated[str, BeforeValidator(_time)]
 
 
 class BoardChart(YamlModel):
@@ -18,8 +28,8 @@ class BoardChart(YamlModel):
 
     metric: str
     plan: str | None = None
-    since: _Text = ""
-    until: _Text = ""
+    since: _Time = ""
+    until: _Time = ""
     segment: str = ""
     items: tuple[str, ...] = ()
 

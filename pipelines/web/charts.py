@@ -121,8 +121,8 @@ class Chart:
     parts : sequence of float
         Heights of rows of axes with one horizontal scale, relative to each other.
     left : float
-        Room for what is written at the left, in pixels: to measure all text takes half as long
-        again as to draw the chart.
+        Room for what is written at the left, in pixels; long numbers get more, to half of the
+        width. Letters are counted: to measure all text takes half as long again as to draw.
     """
 
     title: str
@@ -196,6 +196,10 @@ class Chart:
         rows, heights = len(self.parts), self.parts
         grid = figure.subplots(rows, sharex=True, squeeze=False, height_ratios=heights)
         self.draw(*grid.flat)
+        named = [len(each.get_text()) for axes in grid.flat for each in axes.get_yticklabels()]
+        room = max(self.left, 10 + _LETTER * max(named, default=0))
+        # A number of a hundred digits leaves room for what is drawn.
+        figure.subplots_adjust(left=min(room / width, 0.5))
         return figure
 
 

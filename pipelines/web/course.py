@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -91,16 +92,31 @@ def course(view: MetricView) -> Mapping[str, object] | None:
 
 
 def board(view: BoardView) -> Mapping[str, object]:
-    """Return the charts of a board, and which of its metrics have none."""
+    """Return the charts of a board, and what it asks for that is not there."""
     shown, missing = [], []
     for each in view.board.charts:
         view_of = _of_chart(view, each)
         found = None if view_of is None else course(view_of)
-        if found is None or view_of is None:
-            missing.append(each.metric)
+        if found is None or view_of is None or not _is_asked(view_of, found):
+            asked = each.metric, each.segment, *each.items, each.since, each.until
+            missing.append(" ".join(filter(None, asked)))
             continue
         shown.append((view_of, found))
+        figures = _figures(found)
+        missing += [f"{each.metric} {item}" for item in each.items if item not in figures]
     return {"shown": shown, "missing": missing}
+
+
+def _figures(found: Mapping[str, Any]) -> set[str]:
+    return {figure_of(row) for row in found["named"]}
+
+
+def _is_asked(view: MetricView, found: Mapping[str, Any]) -> bool:
+    """Whether what is drawn is what is asked for, and not all reports or headlines in its place."""
+    query = view.query
+    items = not query.items or not _figures(found).isdisjoint(query.items)
+    segment = not query.segment or any(each.segment for each in found["drawn"])
+    return items and segment and bool(_windows(view))
 
 
 def _of_chart(view: BoardView, chart: BoardChart) -> MetricView | None:

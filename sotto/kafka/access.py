@@ -24,12 +24,7 @@ _BOTH = ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS")
 #: Operations that each role may do on the topics of reports and on those beside them.
 ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "devices": {"reports": _WRITE},
-    "aggregators": {
-        "reports": _READ,
-        "estimates": _BOTH,
-        "quarantine": _BOTH,
-        "requeue": _READ,
-    },
+    "aggregators": {"reports": _READ, "estimates": _BOTH, "quarantine": _BOTH, "requeue": _READ},
     "readers": {"estimates": _READ},
     "operators": {"quarantine": _READ, "requeue": _BOTH},
 }

@@ -225,11 +225,7 @@ class LogReader:
                 first, last = next(damage)
 
     def blocks(
-        self,
-        start: int = 0,
-        end: int | None = None,
-        clock: int = EARLIEST,
-        trusted: int = LATEST,
+        self, start: int = 0, end: int | None = None, clock: int = EARLIEST, trusted: int = LATEST
     ) -> Iterator[Block]:
         """Yield the same as :meth:`records`, as arrays for :func:`sotto.wire.decode.decode`.
 

@@ -234,10 +234,15 @@ class CompiledPlan:
         except (KeyError, TypeError):
             if not isinstance(name, str):
                 raise ValueTypeError(f"a name must be a str; got {type_of(name)}") from None
-            has = ", ".join(named) or "none"
+            plain = [each.name for each in self.metrics if not each.measure]
+            takes = [*plain, *named] if method == "record" else list(named)
+            near = did_you_mean(name, takes)
+            measure = self._by_name[name].measure if name in self._by_name else None
+            if measure and measure.method:
+                near = f"; {name} is fed by {measure.method}({measure.of or name!r})"
             raise UnknownMetricError(
-                f"plan {self.plan!r} has no measure that {method}() feeds by that name; it has "
-                f"{has}{did_you_mean(name, named)}"
+                f"plan {self.plan!r} has nothing that {method}() takes by that name; it has "
+                f"{', '.join(takes) or 'none'}{near}"
             ) from None
 
     @cached_property

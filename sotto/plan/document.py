@@ -498,7 +498,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_decimal)
 
-#: Names of pydantic's types in a plan.
+#: Expected values, by pydantic's name of a type, or by a key.
 _MAPPING = "a mapping, such as {key: value}"
 _WANTED = {
     "tuple_type": "a list, such as [a, b]",
@@ -508,6 +508,7 @@ _WANTED = {
     "string_type": "text: write it in quotes",
     "int_type": "a whole number",
     "bool_type": "true or false",
+    "candidates": "the name of a file beside the plan, with one string a line",
 }
 #: Shapes that a mapping or a list has in a plan, by key.
 _SHAPES = {
@@ -549,7 +550,7 @@ def _line(error: Any) -> str:
         return f"{where}{named}{context['error']}"
     if kind == "too_long":
         return f"{where}{named}{found} must have {context['max_length']} values"
-    expected = _WANTED.get(kind) or error["msg"]
+    expected = _WANTED.get(key) or _WANTED.get(kind) or error["msg"]
     shape = _SHAPES.get(str(error["loc"][-1]))
     if kind in _SHAPELESS and (shape or not key):
         expected = f"{expected.partition(',')[0]}, such as {shape or '{epsilon: 0.5}'}"

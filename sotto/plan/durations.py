@@ -47,10 +47,13 @@ def duration_text(milliseconds: int) -> str:
 def parse_time(value: object) -> int:
     """Return a time in milliseconds since the epoch: ISO 8601 (UTC without an offset), or those.
 
-    Raises ParameterError if it is neither; the message does not contain it.
+    A text of eight digits is a date. Raises ParameterError for what is neither; the message does
+    not contain it.
 
     >>> parse_time("2013-01-01T10:15Z"), parse_time("2013-01-01 10:15"), parse_time(7)
     (1357035300000, 1357035300000, 7)
+    >>> parse_time("20130101") == parse_time("2013-01-01"), parse_time("-1234567")
+    (True, -1234567)
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -61,9 +64,11 @@ def parse_time(value: object) -> int:
     try:
         if not isinstance(text, str):
             raise ValueError
-        if text.strip().removeprefix("-").isdecimal():
+        text = text.strip()
+        is_date = text.isdecimal() and len(text) == len("20130101")
+        if text.removeprefix("-").isdecimal() and not is_date:
             return int(text)
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ParameterError("a time must be such as 2013-06-01T12:00Z") from None
     if moment.tzinfo is None:

@@ -355,10 +355,10 @@ class CompiledMetric:
         measure = self.measure
         assert measure is not None
         if measure.kind in ("count", "days", "used"):
-            if not is_int(value):
+            times: Any = unboxed(value)
+            if not is_int(times):
                 raise ValueTypeError(f"{measure.of!r} is counted with an int; got {type_of(value)}")
-            times: int = max(value, 0)
-            return times
+            return cast(int, max(times, 0))
         symbol = self.encode(value)
         if measure.kind == "furthest":
             return cast(int, symbol)

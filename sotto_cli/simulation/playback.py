@@ -17,14 +17,7 @@ import numpy as np
 
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
-from sotto_cli.simulation.devices import (
-    BUFFER_BYTES,
-    AuditLine,
-    Fleet,
-    Played,
-    Schedule,
-    SortedLog,
-)
+from sotto_cli.simulation.devices import BUFFER_BYTES, AuditLine, Fleet, Played, Schedule, SortedLog
 from sotto_cli.simulation.table import Recordings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import shlex
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
@@ -102,9 +102,9 @@ def written(before: str, after: str) -> object:
     return parse_plan(PLAN.replace(before, after, 1)).compile()
 
 
-def refused(words: str, plan: str | None = None) -> None:
-    """A command, beside a plan's file if one is given, that is refused before anything is done."""
-    files = {} if plan is None else {"plan.yaml": plan}
+def refused(words: str, files: Mapping[str, str] | None = None) -> None:
+    """A command, beside files with this content, that is refused before anything is done."""
+    files = files or {}
     for name, content in files.items():
         Path(name).write_text(content)
     with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as printed:
@@ -120,7 +120,7 @@ def refused(words: str, plan: str | None = None) -> None:
 
 def command(words: str) -> None:
     """A command that is refused beside the file of :data:`PLAN`."""
-    refused(f"sotto {words}", PLAN)
+    refused(f"sotto {words}", {"plan.yaml": PLAN})
 
 
 def strict_check(plan: str) -> None:
@@ -212,8 +212,9 @@ MISTAKES = {
 }
 #: Modules that the code of mistakes names.
 MODULES = """
-    asyncio clientsdk.openfeature clientsdk.otel clientsdk.sending.sender clientsdk.testing copy
-    datetime decimal json numpy opentelemetry.metrics pandas pickle sotto.log.writer
+    asyncio clientsdk.openfeature clientsdk.otel clientsdk.sending.sender clientsdk.testing
+    clientsdk.typed copy datetime decimal json numpy opentelemetry.metrics pandas pickle
+    sotto.log.writer
 """
 NAMES = {name: getattr(clientsdk, name) for name in clientsdk.__all__} | {
     name.partition(".")[0]: __import__(name) for name in MODULES.split()

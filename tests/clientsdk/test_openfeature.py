@@ -103,15 +103,22 @@ def test_an_event_is_a_recording_of_its_value_alone(flags):
     assert [each[:2] for each in device.recorded] == told
 
 
-def test_an_event_feeds_all_measures_of_its_name(flags):
-    device = measuring("most", "least", "dark", "exports")
+def test_an_event_feeds_all_measures_of_its_name(flags, caplog):
+    device = measuring("most", "least", "dark", "exports", "opened", "days")
     client = flags(device)
-    for name, value in (("load", 15.0), ("load", 3.0), ("dark", 2.0), ("export", 1.0)):
+    # The device counts the days of "app" itself.
+    counted = [(name, 1.0) for name in ("export", "open", "export", "app")]
+    for name, value in (("load", 15.0), ("load", 3.0), ("dark", 2.0), *counted):
         client.track(name, tracking_event_details=TrackingEventDetails(value))
     assert device.stats().outcomes == {}
     week_later(device)
     told = {"most": ["10 to 19"], "least": ["0 to 9"], "dark": ["true"], "exports": ["0"]}
-    assert answers(device) == told
+    assert answers(device) == {**told, "opened": ["false"], "days": ["1"]}
+    said = [each.getMessage() for each in caplog.records]
+    assert [each.partition("the plan counts it, so ")[2] for each in said if "counts" in each] == [
+        "call count('export')",
+        "call count('open')",
+    ]
 
 
 def test_what_cannot_be_recorded_is_counted_and_never_raised(flags, caplog):
@@ -119,7 +126,8 @@ def test_what_cannot_be_recorded_is_counted_and_never_raised(flags, caplog):
     client = flags(device)
     client.track("theme", tracking_event_details=TrackingEventDetails(math.pi))
     client.track("bought")
-    assert device.stats().outcomes == {("theme", "invalid"): 1, ("bought", "invalid"): 1}
+    client.track("bought", tracking_event_details={"value": 1})
+    assert device.stats().outcomes == {("theme", "invalid"): 1, ("bought", "invalid"): 2}
     assert "metric 'theme' expects str; got float" in caplog.text
     assert "3.14" not in caplog.text
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import warnings
 
+import numpy
 import pytest
 from device_plans import DAY, START, metric, number, plan, seeded
+from scenario_plans import measured_plan
 
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Quota, Settings
 from clientsdk.settings import VARIABLES
@@ -114,6 +116,24 @@ def test_a_watched_client_keeps_what_the_app_recorded():
     assert client.values("colour") == ["red"]
     with pytest.raises(UnknownMetricError):
         client.values("color")
+
+
+def test_a_clock_takes_numbers_of_numpy():
+    assert FakeClock(numpy.int64(5000))() == 5
+
+
+def test_a_watched_client_keeps_what_is_measured():
+    client = WatchedClient(measured_plan("exports", "checkout", "total"))
+    client.count("export", 3)
+    # No warning: it may be one of several that are within together.
+    client.count("export", -1)
+    client.record("load", 30)
+    client.reach("checkout", "paid")
+    with pytest.warns(OutsideDomainWarning, match="metric 'checkout'"):
+        client.reach("checkout", "piad")
+    assert client.values("exports") == [3, -1]
+    assert client.values("total") == [30]
+    assert client.values("checkout") == ["paid", "piad"]
 
 
 def test_tests_are_not_configured_by_the_environment(monkeypatch):

@@ -191,6 +191,21 @@ def test_a_constant_metric_that_links_periods_is_warned_of_and_strict_makes_it_a
     assert run(capsys, "plan", action, plan_file, "--strict") == (0, ANY, "")
 
 
+@pytest.mark.parametrize("name", ["plan.yaml", "v2.yaml", "v2.yml", "plan.txt"])
+def test_compile_does_not_overwrite_a_plan(capsys, plan_file, name):
+    output = plan_file.with_name(name)
+    output.write_text(PLAN_YAML)
+    if name == "plan.txt":
+        plan_file = output
+    link = plan_file.with_name("link.json")
+    link.symlink_to(output)
+    for each in (output, link):
+        status, _, err = run(capsys, "plan", "compile", plan_file, "-o", each)
+        assert status == 2
+        assert "has a plan's text, or its name" in err
+        assert output.read_text() == PLAN_YAML
+
+
 @pytest.mark.parametrize(
     "arguments", [["plan"], ["plan", "chek"], ["plan", "check"], ["plan", "check", "a", "b"]]
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import pytest
 from device_plans import VAST, metric, plan, seeded
 
@@ -58,20 +61,44 @@ class Dropping(Interrupted):
         self.held.clear()
 
 
+FAILURES = (False, SimpleNamespace(status_code=500), SimpleNamespace(status=302))
+
+
 async def _later(shard, message):
     raise AssertionError("nothing waits for this")
 
 
 @pytest.mark.filterwarnings("ignore:coroutine '_later' was never awaited:RuntimeWarning")
-@pytest.mark.parametrize("publish", [_later, lambda shard, message: False])
-def test_a_publisher_that_is_async_or_returns_false_has_taken_nothing(publish):
+@pytest.mark.parametrize("publish", [_later, *(Mock(return_value=each) for each in FAILURES)])
+def test_a_publisher_that_is_async_or_returns_a_failure_has_taken_nothing(publish):
     client = device()
     client.publisher.publish = publish
     client.record("colour", "a")
     client.clock.advance(hours=3)
     result = client.flush()
     assert (result.sent, result.remaining) == (0, 1)
-    assert "one returned False or is async" in str(result.error)
+    assert "one returned False or a response of failure, or is async" in str(result.error)
+
+
+class Task:
+    """An object that a queue returns for a message that it has taken."""
+
+    @property
+    def status(self):
+        raise NotImplementedError("there is no backend of results")
+
+
+TAKEN = (Task(), Mock(), SimpleNamespace(status_code=204), SimpleNamespace(status="500"))
+
+
+@pytest.mark.parametrize("answer", [*TAKEN, SimpleNamespace(status=1_790_000_000)])
+def test_anything_else_that_a_publisher_returns_is_no_failure(answer):
+    client = device()
+    client.publisher.publish = Mock(return_value=answer)
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    result = client.flush()
+    assert (result.sent, result.remaining, result.error) == (1, 0, None)
 
 
 @pytest.mark.parametrize("state", ["device.db", None])

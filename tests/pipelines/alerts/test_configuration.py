@@ -43,13 +43,14 @@ def test_what_is_written_is_read(tmp_path):
         ("false_alarms_per_year: 0", "false_alarms_per_year: input should be greater than 0"),
         ("metrics: []", "metrics: "),
         ("metrics: [{metric: a, kinds: [cdf]}]", r"metrics.1.kinds.1: input should be 'share'"),
-        ("metrics: [{kinds: [mean]}]", "metrics.1.metric is missing"),
+        ("metrics: [{kinds: [mean]}]", r"metrics.1.metric is missing$"),
         ("notify: {webhook: {uri: a}}", "unknown key notify.webhook.uri"),
         ("notify: {webhook: {url: 'http://hooks.example'}}", "must begin with https://"),
         ("notify: {webhook: {url: 'https://u:p@hooks.example'}}", "no user, password or fragment"),
         ("notify: {webhook: {url: 'hooks.example'}}", "such as https://hooks.example/sotto"),
         ("notify: {email: {host: h}}", "unknown key notify.email"),
         ("settle: soon", "must be a duration"),
+        ("holidays: [{name: a, first: 2026-13-01}]", "cannot be read as YAML: month must be"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, text, why):

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
-from moving_results import DAY, RIPE, START, WEEK, MovingResults, compiled, when
+from moving_results import DAY, PLAN, RIPE, START, WEEK, MovingResults, compiled, when
 from receiver import calling
 
 from pipelines.alerts import kept as file
@@ -18,6 +18,7 @@ from pipelines.alerts.series import read_series
 from pipelines.alerts.watch import AlertWatch
 from pipelines.results.reader import ResultsReader
 from sotto.errors import AggregationError, ParameterError
+from sotto.plan.compile import parse_plan
 
 #: One false alarm in 20 years.
 RED = Configuration(
@@ -180,9 +181,18 @@ def test_the_smoothed_series_is_cut_at_a_shift(results):
 
 def test_a_metric_without_results_or_with_an_unknown_plan_is_an_error(results):
     results.write({"red": steady(3)})
-    other = Configuration(metrics=(MetricWatched(metric="color"),))
-    with pytest.raises(ParameterError, match="color"):
-        read_series(results.reader(), other)
+    for other in (MetricWatched(metric="color"), MetricWatched(metric="colour", items=("reed",))):
+        with pytest.raises(ParameterError, match=r"results of (metric color|'reed' of .*'red')"):
+            read_series(results.reader(), Configuration(metrics=(other,)))
+    # A version of the plan lists it: it has no windows yet, or none any more.
+    both = MetricWatched(metric="colour", items=("red", "blue", "red to blue"))
+    [series] = read_series(results.reader(), Configuration(metrics=(both,)))
+    assert series.figure.item == "red"
+    # Candidates of strings come and go with a file.
+    listed = "category, domain: [red, blue], outside: blue"
+    strings = [parse_plan(PLAN.replace(listed, "string")).compile()]
+    reed = Configuration(metrics=(MetricWatched(metric="colour", items=("reed",)),))
+    assert read_series(ResultsReader(results.url, plans=strings), reed) == []
     with pytest.raises(ParameterError, match="settle"):
         read_series(ResultsReader(results.url), RED)
 

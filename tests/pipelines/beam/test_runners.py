@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock, PropertyMock
 
 import grpc
 import pytest
@@ -128,6 +129,17 @@ def test_another_runner_makes_the_same_files(log, tmp_path):
     assert committed(one) == committed(other)
     assert projected(one) == projected(other)
     assert said[-1].startswith("done after ")
+
+
+@pytest.mark.parametrize(("options", "shown"), [(HERE, True), (("--runner=other.Runner",), False)])
+def test_a_job_that_waits_says_where_its_tasks_are_seen(monkeypatch, options, shown):
+    monkeypatch.setattr("pipelines.beam.runners._LOOK", 0)
+    said: list[str] = []
+    job = Mock()
+    type(job.run.return_value).state = PropertyMock(side_effect=["STARTING", "RUNNING", "DONE"])
+    Runner(options, said.append).run(job)
+    assert [each.partition(" after ")[0] for each in said] == ["starting", "running", "done"]
+    assert ["free slots" in each for each in said] == [False, shown, False]
 
 
 @pytest.mark.real_randomness

@@ -161,7 +161,7 @@ def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
         whole(connection, table, rows)
 
     monkeypatch.setattr(written_rows, "_insert", fails)
-    with pytest.raises(AggregationError, match=r"generation 4 is committed.*disk full"):
+    with pytest.raises(AggregationError, match=r"results of generation 4 could not.*disk full"):
         database.project(first(generation=4))
     assert content(database) == before
     monkeypatch.undo()

@@ -35,8 +35,11 @@ boards:
   - name: looks
     title: How it looks
     charts:
-      - {metric: theme, since: 2025-01-09, items: [share light]}
-      - {metric: gone}
+      - {metric: theme, since: 2025-01-09, items: [share light, share mauve]}
+      - {metric: gone, since: "", until: }
+      - {metric: theme, segment: os=windows}
+      - {metric: theme, items: [light]}
+      - {metric: theme, since: 2031-01-01}
 """
 
 
@@ -147,6 +150,21 @@ def test_a_chart_is_a_png_in_the_colours_of_a_light_page():
     assert "var(--estimate)" in made.inline
 
 
+def chart_of(*value: float) -> charts.Chart:
+    """Return a chart of one window, whose estimate is ``value`` with its interval."""
+    line = charts.Line("", [datetime(2025, 1, 1, tzinfo=UTC)], [(value[0], value[1:], "")], [False])
+    return charts.series("", [charts.SeriesPanel("", "GB", [line])], "")
+
+
+def test_long_numbers_lie_within_a_chart():
+    assert "<use" in chart_of(5e299, 4e299, 6e299).inline
+    figure = chart_of(5e8, 4e8, 6e8)._figure()
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_yticklabels()
+    assert "500,000,000" in [each.get_text() for each in labels]
+    assert min(each.get_window_extent().x0 for each in labels) >= 0
+
+
 def test_a_line_is_broken_where_no_windows_are_and_one_that_stands_alone_is_a_point():
     starts = [datetime(2025, 1, day, tzinfo=UTC) for day in (1, 8, 22)]
     line = charts.Line(
@@ -172,7 +190,10 @@ def test_a_board_shows_its_charts_and_says_what_is_missing(app):
     answer = ask(app, "/boards/looks")
     assert answer.status == 200
     assert "How it looks" in ask(app, "/").text
-    assert "Nothing over time yet: gone." in answer.text
+    # Neither all reports nor headlines stand for what is not there.
+    missing = "theme share mauve, gone, theme os=windows, theme light, theme 2031-01-01"
+    assert f"Nothing over time yet: {missing}." in answer.text
+    assert "board-2" not in answer.text
     assert "item=share+light" in answer.text
     rows = cells(ask(app, "/boards/looks/charts/board-1.csv").text)
     assert [row["window_start"][:10] for row in rows] == ["2025-01-09", "2025-01-16"]
@@ -188,7 +209,13 @@ def test_only_the_origins_of_the_file_may_embed_a_chart_and_nothing_else(app):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("boards: 3", "boards"), ("embed: ['*']", "embed.1"), ("[", "YAML"), ("other: 1", "other")],
+    [
+        ("boards: 3", "boards"),
+        ("embed: ['*']", "embed.1"),
+        ("[", "YAML"),
+        ("other: 1", "other"),
+        (BOARDS.replace("2025-01-09", "soon"), "charts.1.since: a time must be"),
+    ],
 )
 def test_a_file_of_boards_that_is_wrong_says_where(tmp_path, text, said):
     path, warnings = tmp_path / "boards.yaml", []
