@@ -190,8 +190,11 @@ def test_as_of_a_time_before_what_is_committed_is_refused(tmp_path):
         FrozenLog(tmp_path, after(MANIFEST, intent), as_of=19)
 
 
-def test_what_is_appended_later_is_left(tmp_path):
+@pytest.mark.parametrize("torn", [b"", FRAME_OF_30[:20]], ids=len)
+def test_what_is_appended_later_is_left(tmp_path, torn):
     write(tmp_path, [[10, 20]])
+    with open(tmp_path / "000" / f"{0:020d}.seg", "ab") as segment:
+        segment.write(torn)
     frozen = FrozenLog(tmp_path, MANIFEST)
     with LogWriter(tmp_path, "000", fsync="never") as writer:
         writer.append(ROW, 25)
