@@ -54,14 +54,18 @@ def java() -> str:
     return found
 
 
-def java_options(folders: Sequence[Path], heap: int, logging: Path) -> list[str]:
-    """Return what every Java here is started with: a heap in megabytes, a class path, a log."""
+def java_options(folders: Sequence[Path], heap: int, logging: Path, tls: bool = False) -> list[str]:
+    """Return what every Java here is started with: a heap in megabytes, a class path, a log.
+
+    ``tls``: whether it encrypts.
+    """
     return [
         f"-Xms{min(64, heap)}m",
         f"-Xmx{heap}m",
         "-XX:+UseSerialGC",
-        # Java moves bytes here, and Python counts: optimizing twice takes more than it brings.
-        "-XX:TieredStopAtLevel=1",
+        # Java moves bytes here, and Python counts: optimizing twice takes more than it brings. The
+        # processor's instructions for AES are used by the second compiler alone.
+        *([] if tls else ["-XX:TieredStopAtLevel=1"]),
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={logging / 'log4j2.properties'}",
         "-cp",

@@ -110,7 +110,7 @@ class LocalBroker:
         for number in ports:
             require_free(number)
         self._write_configuration(ports, self._passwords())
-        options = jars.java_options([parts], self._heap, SOURCE)
+        options = jars.java_options([parts], self._heap, SOURCE, self.profile == "tls")
         if not self._formatted:
             self._format(program, ["-Xmx128m", *options[-2:], "kafka.tools.StorageTool"])
         command = [program, *options, "kafka.Kafka", str(self._properties)]

@@ -96,10 +96,11 @@ class Partition(Range, Protocol):
     def name(self) -> str:
         """Names the partition for ever; a topic created again has other names."""
 
-    def bounds(self, taken: int = 0, *, rough: bool = False) -> tuple[int, int]:
+    def bounds(self, taken: int = 0, limit: int = LATEST, rough: bool = False) -> tuple[int, int]:
         """Return the first record's position, and that after the last; none precedes ``taken``.
 
-        A ``rough`` end may lie behind the last record, and takes no reading.
+        A ``rough`` end may lie behind the last record, and takes no reading. An earlier one, as
+        ``limit``, gives the end that it stood for: records that were added later are left out.
         """
 
     def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:

@@ -150,9 +150,10 @@ class _Frozen:
                 if number == 0:
                     self._kept.keep(self.name, _Kept(start, self._looked, block))
                 return records
-        _, sound = self._reader.bounds(start)
+        _, sound = self._reader.bounds(start, self._end)
         if self._rough and sound != self._end:
-            # Bytes after the last record are being written, or were torn: they are no damage.
+            # Bytes after the last record are being written, or were torn: they are no damage. What
+            # was appended since the ends were frozen may be later than other partitions' ends.
             self._rough, self._end = False, max(sound, start)
             return self.look()
         if not damaged:

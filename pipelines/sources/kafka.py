@@ -112,7 +112,7 @@ class KafkaPartition:
         self._frozen = frozen
         self._block = requeued_block if requeued else timed_block
 
-    def bounds(self, taken: int = 0, *, rough: bool = False) -> tuple[int, int]:
+    def bounds(self, taken: int = 0, limit: int = LATEST, rough: bool = False) -> tuple[int, int]:
         return self._frozen or self._reader.bounds([self._partition])[self._partition]
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:

@@ -23,8 +23,8 @@ class _LogPartition:
         self.name = path.name
         self._reader = LogReader(path)
 
-    def bounds(self, taken: int = 0, *, rough: bool = False) -> tuple[int, int]:
-        return 0, self._reader.end(taken, rough=rough)
+    def bounds(self, taken: int = 0, limit: int = LATEST, rough: bool = False) -> tuple[int, int]:
+        return 0, self._reader.end(taken, limit, rough=rough)
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
         return self._reader.blocks(start, end, clock, trusted)

@@ -183,19 +183,19 @@ class LogReader:
         found = segments(self.path)
         return found[0].base if found else 0
 
-    def end(self, start: int = 0, *, rough: bool = False) -> int:
-        """Return the position after the last whole record.
+    def end(self, start: int = 0, limit: int = LATEST, *, rough: bool = False) -> int:
+        """Return the position after the last whole record, of those that end by ``limit``.
 
         Bytes beyond it are being written, or were torn, and may still be cut off. A ``start`` that
         an earlier call returned spares reading what lies before it. The ``rough`` end, after the
         last byte, takes no reading at all.
         """
-        found = segments(self.path)
+        found = [segment for segment in segments(self.path) if segment.base <= limit]
         if not found:
             return 0
         last = found[-1]
         with suppress(FileNotFoundError), _opened(last.path) as segment:
-            size = os.fstat(segment).st_size
+            size = min(os.fstat(segment).st_size, limit - last.base)
             if not rough:
                 size = sound_size(segment, max(start - last.base, 0), size)
             return last.base + size
