@@ -13,10 +13,7 @@ from mechanisms.survey.design import SurveyDesign, christofides, simmons, warner
 from mechanisms.vector.optimum import answer_noise
 from papers import bipartite_randomized_response as bipartite
 from papers import bitrand, float_numbers
-from papers.exponential_randomized_response import (
-    ExponentialRandomizedResponse,
-    worst_case_errors,
-)
+from papers.exponential_randomized_response import ExponentialRandomizedResponse, worst_case_errors
 from papers.gradual_release.channels import degradable
 from papers.improved_christofides import deck_epsilon, deck_variance
 from papers.selection import exponential_pmf, permute_and_flip_pmf

@@ -25,11 +25,7 @@ from sotto.wire.format import decode_message
 from sotto_cli import main
 from sotto_cli.simulation.devices import Schedule, SortedLog
 from sotto_cli.simulation.playback import AUDIT_HEAD, Replay, write_audit
-from sotto_cli.simulation.table import (
-    WRONG_TYPE,
-    Columns,
-    read_recordings,
-)
+from sotto_cli.simulation.table import WRONG_TYPE, Columns, read_recordings
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -96,12 +96,35 @@ def test_quantiles_are_covered_where_density_falls(
     check_covered(ends, quantile(values, tau), f"{n} {shape} {tau}")
 
 
+TWO = np.repeat([32.1, 33.9], [3200, 4800])
+
+
+@pytest.mark.parametrize(("values", "tau"), [(TWO, 0.5), (TWO, 0.9), (np.linspace(32, 32.5), 0.9)])
+def test_quantiles_of_values_within_two_64ths_are_covered(
+    values: NDArray[np.float64], tau: float
+) -> None:
+    given = np.resize(values, 8000) / 64
+    check_covered(intervals(given, [6_000_000], tau), quantile(given, tau), f"crowded {tau}")
+
+
 @pytest.mark.parametrize("tau", [0.25, 0.75])
 def test_quantiles_of_few_reports_are_covered_where_values_have_two_humps(tau: float) -> None:
     """Shares are near 0 or 1 one stratum further, and have far less noise there."""
     middles = (np.arange(50) + 0.5) / 50
     values = np.concatenate([stats.beta(20, 60).ppf(middles), stats.beta(60, 20).ppf(middles)])
     check_covered(intervals(values, [8_000_000], tau), quantile(values, tau), f"humps {tau}")
+
+
+@pytest.mark.parametrize(
+    ("far", "first", "last", "gap"),
+    [(1.5, 6.4, 6.4, True), (1.7, 6.4, 6.4, False), (1.5, 6.2, 6.4, False), (1.5, 6.4, 6.2, False)],
+)
+def test_gap_is_between_two_steep_edges(far: float, first: float, last: float, gap: bool) -> None:
+    """A likelihood ratio of 5 is one from the estimate, and one of 40, if there is one, far."""
+    region = QuantileRegion(Survival(*[None] * 4), 0.5, 0.0)  # type: ignore[arg-type]
+    roots = np.array([-first, -math.sqrt(5), math.sqrt(5), last])
+    region.__dict__["_nodes"] = np.array([-far, -1.0, 1.0, far]), roots
+    assert region.in_gap == gap
 
 
 def test_medians_and_their_differences_are_covered_at_the_edges_of_a_gap() -> None:

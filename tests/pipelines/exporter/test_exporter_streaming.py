@@ -12,14 +12,7 @@ from made_documents import health_document, rejects_document
 from prometheus_client import CollectorRegistry, generate_latest
 from step_plans import plans
 from waiting import wait_until
-from watched import (
-    ESTIMATES_TOPIC,
-    FakeDocuments,
-    FakeStream,
-    exposition,
-    samples,
-    value,
-)
+from watched import ESTIMATES_TOPIC, FakeDocuments, FakeStream, exposition, samples, value
 
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import WatchedResults

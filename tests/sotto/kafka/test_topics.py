@@ -47,10 +47,7 @@ def test_names_are_read_back(name, epoch, partitions):
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [
-        *((ReportTopic, text) for text in NO_REPORTS),
-        *((SinkTopic, text) for text in NO_SINKS),
-    ],
+    [*((ReportTopic, text) for text in NO_REPORTS), *((SinkTopic, text) for text in NO_SINKS)],
 )
 def test_other_names_are_refused(kind, text):
     with pytest.raises(ParameterError):
