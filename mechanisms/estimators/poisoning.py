@@ -38,12 +38,7 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.estimators.expectation import GAP, ROUNDING, largest_likelihood
 from mechanisms.estimators.frequency import count_table
-from mechanisms.estimators.tails import (
-    binomial_tail,
-    first_below,
-    multinomial_tail,
-    sum_tail,
-)
+from mechanisms.estimators.tails import binomial_tail, first_below, multinomial_tail, sum_tail
 from mechanisms.items import Context
 
 #: How often, at most, a check raises an alarm about honest devices.

@@ -264,10 +264,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
     before_gateway = f"http://127.0.0.1:{gateway_port}"
     of_gateway = {"SOTTO_GATEWAY": before_gateway, "SOTTO_GATEWAY_PORT": str(gateway.port)}
     with LocalServer() as between:
-        of_relay = {
-            "SOTTO_RELAY": f"https://localhost:{relay_port}",
-            "SOTTO_GATEWAY": between.url,
-        }
+        of_relay = {"SOTTO_RELAY": f"https://localhost:{relay_port}", "SOTTO_GATEWAY": between.url}
         with proxy(tmp_path / "relay", "relay", **of_relay) as said:
             context = trusted(tmp_path / "relay", relay_port)
             planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")

@@ -100,9 +100,7 @@ TWO = np.repeat([32.1, 33.9], [3200, 4800])
 
 
 @pytest.mark.parametrize(("values", "tau"), [(TWO, 0.5), (TWO, 0.9), (np.linspace(32, 32.5), 0.9)])
-def test_quantiles_of_values_within_two_64ths_are_covered(
-    values: NDArray[np.float64], tau: float
-) -> None:
+def test_quantiles_within_two_64ths_are_covered(values: NDArray[np.float64], tau: float) -> None:
     given = np.resize(values, 8000) / 64
     check_covered(intervals(given, [6_000_000], tau), quantile(given, tau), f"crowded {tau}")
 
