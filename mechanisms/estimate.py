@@ -242,11 +242,19 @@ class ShareRegion:
     """The shares in [0, 1] that a two-sided test of the estimate does not reject.
 
     The estimate is a sum over independent reports, so that its mean and variance at a hypothetical
-    true share are known; the test is normal, with a continuity correction of half a step.
+    true share are known; the test is normal, with a continuity correction of half a step. An
+    interval that may go ``beyond`` 0 and 1 says how far the estimate errs: differences are made of
+    such.
+
+    References
+    ----------
+    R. G. Newcombe, "Interval Estimation for the Difference between Independent Proportions",
+    Statistics in Medicine 17 (1998), method 10: differences from score intervals.
     """
 
     value: float
     noise: ShareNoise
+    beyond: bool = False
 
     def interval(self, level: float) -> tuple[float, float]:
         z, noise = two_sided(level), self.noise
@@ -255,7 +263,10 @@ class ShareRegion:
             distance = abs(self.value - share) - noise.step / (2 * noise.n)
             return distance <= z * math.sqrt(noise.variance(share))
 
-        return kept_interval(self.value, keeps)
+        low, high = kept_interval(self.value, keeps)
+        errors = (z * math.sqrt(noise.variance(end)) + noise.step / (2 * noise.n) for end in (0, 1))
+        far, above = self.value - next(errors), self.value + next(errors)
+        return far if self.beyond and far < 0 else low, above if self.beyond and above > 1 else high
 
 
 def share_estimate(

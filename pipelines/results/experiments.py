@@ -149,11 +149,7 @@ class _PooledArms:
 
     @classmethod
     def of(
-        cls,
-        plan: CompiledPlan,
-        metric: CompiledMetric,
-        item: str,
-        rows: Sequence[EstimateRecord],
+        cls, plan: CompiledPlan, metric: CompiledMetric, item: str, rows: Sequence[EstimateRecord]
     ) -> _PooledArms:
         mechanism, last = metric.mechanism, metric.sent - 1
         nothing = np.zeros(mechanism.count_length, dtype=np.int64)

@@ -21,7 +21,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from mechanisms.estimate import Estimate, forged, nothing
+from mechanisms.estimate import Estimate, ShareNoise, ShareRegion, forged, nothing
 from mechanisms.estimators.pooling import (
     PooledDifference,
     difference,
@@ -222,6 +222,8 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
     for row, _ in rows:
         cycles[cycle_of(run, row.window_start)] += row.reports
     found = pooled(estimates, [weight for _, weight in rows])
+    if len(rows) > 1:
+        found = _tested(rows[0][0].kind, found, run.metric, beyond=False)
     methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
     return PooledItem(
         replace(found, value=without_float_error(found.value, found.standard_error)),
@@ -315,7 +317,7 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
         if (two := other.items.get(key)) is None:
             continue
         part_of_all = nested and key[0] not in NO_AVERAGES
-        free = (_unbounded(key[0], each.estimate, part.run.metric) for each in (one, two))
+        free = (_unbounded(key[0], each, part.run.metric) for each in (one, two))
         found = _of_segment(part.run, one, two) if part_of_all else difference(*free)
         known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
         ends = (found.low, found.high) if known else (None, None)
@@ -335,18 +337,34 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
         )
 
 
-def _unbounded(kind: str, estimate: Estimate, metric: CompiledMetric) -> Estimate:
+def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool) -> Estimate:
+    """Return a share of few reports, or few chances, with the interval of a test.
+
+    An error that is estimated is small where by chance no report says yes.
+    """
+    of_levels = enumerate(found.reports_by_level)
+    used = [(n, each) for at, n in of_levels if n and (each := metric.mechanism.noise(at))]
+    if kind != "share" or not used or not found.scores:
+        return replace(found, region=None) if beyond and found.scores else found
+    base, step = sum(n * each.no for n, each in used), max(each.step for _, each in used)
+    noise = ShareNoise(found.n, base, tuple((n, each.yes - each.no) for n, each in used), step)
+    region = ShareRegion(found.value, noise, beyond) if noise.half else None
+    return replace(found, region=region)
+
+
+def _unbounded(kind: str, item: PooledItem, metric: CompiledMetric) -> Estimate:
     """Return an estimate whose interval does not end where shares and means must.
 
     Intervals of few reports do, errors of a difference do not. An interval of a mean that ends
     before is kept: it can be far shorter than a normal one, as of outputs that are close together.
     """
+    estimate = item.estimate
     if kind == "mean":
         (low, high), near = estimate.interval(), estimate.standard_error / 1000
         least, most = (metric.type == "number" and metric.range) or (-math.inf, math.inf)
         if least + near < low and high < most - near:
             return estimate
-    return replace(estimate, region=None) if estimate.scores else estimate
+    return _tested(kind if item.effect == 1 else "", estimate, metric, beyond=True)
 
 
 def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:

@@ -251,10 +251,7 @@ class OfRange(OfMetric):
     """Names of an estimate of a run of windows, and how many there are."""
 
     start: Annotated[datetime, About("when the first window begins")]
-    end: Annotated[
-        datetime,
-        About("when the last window ends", "2013-06-29T00:00:00.000Z"),
-    ]
+    end: Annotated[datetime, About("when the last window ends", "2013-06-29T00:00:00.000Z")]
     segment: Annotated[
         str, About("which reports: empty for all, else such as os=linux or os=linux or mac", "")
     ]

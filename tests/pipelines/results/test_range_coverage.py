@@ -164,29 +164,34 @@ def test_differences_of_two_ranges_are_covered_and_found_as_stated() -> None:
     check_binomial(int(np.sum(np.abs(moved) > 1.95996 * errors)), SEEDS, 0.8, label=f"seed {SEED}")
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2, 4])
-@pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10)])
-def test_differences_of_few_reports_are_covered(epsilon: float, having: tuple[int, int]) -> None:
-    """Shares at their ends, too: every number of answers that there can be is looked at."""
-    made, n = two_values(epsilon, constant=False), 20
-    p, q = made.metrics[0].mechanism.pairs()[0]
-    every, laws, covering = np.arange(n + 1), [], 0.0
+@pytest.mark.parametrize(("mechanism", "epsilon"), [("oue", 8), *(("grr", e) for e in (0.5, 2, 4))])
+@pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10), (1, 1), (0, 2)])
+def test_few_reports_are_covered(mechanism: str, epsilon: float, having: tuple[int, int]) -> None:
+    """Ranges and differences: every number of answers that there can be is looked at.
+
+    With oue at epsilon 8 almost all yeses are true, and half of these are not said.
+    """
+    made, n = plan(1, 10, category("colour", 2, epsilon, mechanism=mechanism)), 20
+    [(p, q)], every, laws = made.metrics[0].mechanism.pairs(), np.arange(n + 1), []
     for true in having:
         law = stats.binom.pmf(every, true, p)
         laws.append(np.convolve(law, stats.binom.pmf(every, n - true, q))[: n + 1])
-    parts = [part_of(made, np.full((1, 1), yes), n) for yes in every]
-    later = [part_of(made, np.full((1, 1), yes), n, first=1) for yes in every]
+    tables = [np.array([[n - yes, yes] + [n] * (mechanism == "oue")]) for yes in every]
+    windows = [[[*rows_of(made, "colour", [each], at)] for each in tables] for at in (0, 1)]
+    covering = np.zeros(2)
     for one, other in itertools.product(every, every):
-        found = next(r for r in compared([later[one]], [parts[other]]) if r.item == "v1")
-        assert found.low is not None
-        assert found.high is not None
-        if found.low <= (having[0] - having[1]) / n <= found.high:
-            covering += laws[0][one] * laws[1][other]
-    assert covering >= 0.95
+        if (chance := laws[0][one] * laws[1][other]) > 1e-6:
+            later, part = windows[1][one], windows[0][other]
+            both = next(r for r in together(made, part + later).records() if r.item == "v1")
+            apart = compared([together(made, later)], [together(made, part)])
+            found = next(r for r in apart if r.item == "v1")
+            for at, each, truth in ((0, both, sum(having) / 2), (1, found, having[0] - having[1])):
+                covering[at] += chance * ((each.low or 0) <= truth / n <= (each.high or 0))
+    assert covering.min() >= 0.95
 
 
-def test_points_of_distributions_are_compared_as_shares_are() -> None:
-    """They are estimated from added counts, and end at 0 and 1 as well."""
+def test_points_of_distributions_are_compared_by_normal_intervals() -> None:
+    """They are estimated from added counts, and their own intervals end at 0 and 1."""
     made, found = two_values(2.0, constant=False), []
     for first, yes in ((1, 20), (0, 0)):
         part = part_of(made, np.full((1, 1), yes), 20, first=first)
@@ -194,8 +199,10 @@ def test_points_of_distributions_are_compared_as_shares_are() -> None:
         row = next(each for each in rows_of(made, "colour", [table]) if each.item == "v1")
         point = replace(part.items["share", "v1"], drawn=estimate_of(row))
         found.append(replace(part, items={**part.items, ("cdf", "v1"): point}))
-    ends = {r.kind: (r.low, r.high) for r in compared([found[0]], [found[1]]) if r.item == "v1"}
-    assert ends["cdf"] == pytest.approx(ends["share"])
+    [apart] = [r for r in compared([found[0]], [found[1]]) if r.kind == "cdf"]
+    points = (each.items["cdf", "v1"].drawn for each in found)
+    reach = math.hypot(*(1.959964 * each.standard_error + each.half for each in points))
+    assert apart.high == pytest.approx(apart.difference + reach)
 
 
 def test_means_whose_intervals_do_not_end_at_the_range_are_compared_by_these() -> None:
