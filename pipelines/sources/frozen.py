@@ -322,13 +322,7 @@ class FrozenLog:
         time = max(self._clock, self._now) if all_taken else clock
         trusted = self._trusted if self.future else None
         return Intent(
-            self._generation,
-            clock,
-            items,
-            last,
-            reports=reports,
-            time=time,
-            trusted=trusted,
+            self._generation, clock, items, last, reports=reports, time=time, trusted=trusted
         )
 
     def _known(self, limit: int) -> tuple[_Records, int]:
