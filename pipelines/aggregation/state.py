@@ -40,14 +40,7 @@ _ENTRY_VALUES = {
     "countable": "u1",
     "counted": "u1",
 }
-_CONFLICT = {
-    "entry": "u4",
-    "metric": "u2",
-    "event": "i8",
-    "level": "u1",
-    "tag": "u4",
-    "cell": "u1",
-}
+_CONFLICT = {"entry": "u4", "metric": "u2", "event": "i8", "level": "u1", "tag": "u4", "cell": "u1"}
 _CONFLICT_VALUES = {"countable": "?"}
 
 

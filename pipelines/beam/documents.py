@@ -205,13 +205,7 @@ class PublishByState(beam.DoFn):
         write_tuple(emitted, _EmittedDocuments(closed=True))
 
     def _emitted(
-        self,
-        key: bytes,
-        pane: str,
-        changes: Any,
-        total: Any,
-        emitted: Any,
-        closed: bool = False,
+        self, key: bytes, pane: str, changes: Any, total: Any, emitted: Any, closed: bool = False
     ) -> list[Published]:
         before = read_tuple(_EmittedDocuments, emitted)
         revision = _revision(before)

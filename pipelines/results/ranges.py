@@ -318,7 +318,7 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
             continue
         part_of_all = nested and key[0] not in NO_AVERAGES
         free = (_unbounded(key[0], each, part.run.metric) for each in (one, two))
-        found = _of_segment(part.run, one, two) if part_of_all else difference(*free)
+        found = _of_segment(key[0], part.run, one, two) if part_of_all else difference(*free)
         known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
         ends = (found.low, found.high) if known else (None, None)
         yield RangeComparison(
@@ -367,10 +367,25 @@ def _unbounded(kind: str, item: PooledItem, metric: CompiledMetric) -> Estimate:
     return _tested(kind if item.effect == 1 else "", estimate, metric, beyond=True)
 
 
-def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:
+def _of_segment(kind: str, run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:
     """Return the difference of a segment and all reports, of which it is a part."""
     cycles = {at: max(n - one.cycles.get(at, 0), 0) for at, n in whole.cycles.items()}
     levels = zip(one.drawn.reports_by_level, whole.drawn.reports_by_level, strict=True)
-    rest = effect_of(run, cycles, [max(all_ - own, 0) for own, all_ in levels])
+    left = tuple(max(all_ - own, 0) for own, all_ in levels)
+    rest = effect_of(run, cycles, left)
     share = min(max(one.weight / whole.weight, 0.0), 1.0)
-    return part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
+    found = part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
+    if kind != "share" or not one.drawn.scores or one.effect != 1 or rest != 1 or share == 1:
+        return found
+    # So much of the part less the others, of which each may have the interval of a test.
+    part = 1 - share
+    error = math.sqrt(max(found.standard_error**2 - (part * one.drawn.standard_error) ** 2, 0.0))
+    value, whole_ends = one.drawn.value - found.value / part, whole.drawn.scores
+    others = Estimate(
+        value, error / part, sum(left), left, scores=whole_ends, half=whole.drawn.half
+    )
+    tested = [_tested(kind, each, run.metric, beyond=True) for each in (one.drawn, others)]
+    if all(each.region is None for each in tested):
+        return found
+    apart = difference(*tested)
+    return replace(found, low=part * apart.low, high=part * apart.high)

@@ -118,8 +118,7 @@ def test_quantiles_of_few_reports_are_covered_where_values_have_two_humps(tau: f
 def test_gap_is_between_two_steep_edges(far: float, first: float, last: float, gap: bool) -> None:
     """A likelihood ratio of 5 is one from the estimate, and one of 40, if there is one, far."""
     region = QuantileRegion(Survival(*[None] * 4), 0.5, 0.0)  # type: ignore[arg-type]
-    roots = np.array([-first, -math.sqrt(5), math.sqrt(5), last])
-    region.__dict__["_nodes"] = np.array([-far, -1.0, 1.0, far]), roots
+    region.__dict__["_nodes"] = np.array([[-far, -1, 1, far], [-first, -(5**0.5), 5**0.5, last]])
     assert region.in_gap == gap
 
 

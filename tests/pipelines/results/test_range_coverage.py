@@ -167,26 +167,28 @@ def test_differences_of_two_ranges_are_covered_and_found_as_stated() -> None:
 @pytest.mark.parametrize(("mechanism", "epsilon"), [("oue", 8), *(("grr", e) for e in (0.5, 2, 4))])
 @pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10), (1, 1), (0, 2)])
 def test_few_reports_are_covered(mechanism: str, epsilon: float, having: tuple[int, int]) -> None:
-    """Ranges and differences: every number of answers that there can be is looked at.
+    """Ranges, differences, a segment and all: every number of answers that can be is looked at.
 
     With oue at epsilon 8 almost all yeses are true, and half of these are not said.
     """
     made, n = plan(1, 10, category("colour", 2, epsilon, mechanism=mechanism)), 20
-    [(p, q)], every, laws = made.metrics[0].mechanism.pairs(), np.arange(n + 1), []
-    for true in having:
-        law = stats.binom.pmf(every, true, p)
-        laws.append(np.convolve(law, stats.binom.pmf(every, n - true, q))[: n + 1])
+    [(p, q)], every, pmf = made.metrics[0].mechanism.pairs(), np.arange(n + 1), stats.binom.pmf
+    laws = [np.convolve(pmf(every, k, p), pmf(every, n - k, q)) for k in having]
     tables = [np.array([[n - yes, yes] + [n] * (mechanism == "oue")]) for yes in every]
-    windows = [[[*rows_of(made, "colour", [each], at)] for each in tables] for at in (0, 1)]
-    covering = np.zeros(2)
+    places = ((0, ""), (1, ""), (0, "os=linux"))
+    windows = [[[*rows_of(made, "colour", [t], *place)] for t in tables] for place in places]
+    more, covering = (having[0] - having[1]) / n, np.zeros(3)
+    truths = sum(having) / n / 2, more, more / 2
     for one, other in itertools.product(every, every):
         if (chance := laws[0][one] * laws[1][other]) > 1e-6:
-            later, part = windows[1][one], windows[0][other]
-            both = next(r for r in together(made, part + later).records() if r.item == "v1")
-            apart = compared([together(made, later)], [together(made, part)])
-            found = next(r for r in apart if r.item == "v1")
-            for at, each, truth in ((0, both, sum(having) / 2), (1, found, having[0] - having[1])):
-                covering[at] += chance * ((each.low or 0) <= truth / n <= (each.high or 0))
+            rows = windows[0][other], windows[1][one], windows[2][one]
+            part, later, segment = (together(made, each) for each in rows)
+            whole = together(made, [*rows_of(made, "colour", [tables[one] + tables[other]])])
+            both, apart = together(made, rows[0] + rows[1]).records(), compared([later], [part])
+            nested = compared([segment], [_all_of(whole, segment)])
+            for at, each in enumerate((both, apart, nested)):
+                found = next(r for r in each if r.item == "v1")
+                covering[at] += chance * ((found.low or 0) <= truths[at] <= (found.high or 0))
     assert covering.min() >= 0.95
 
 
@@ -259,7 +261,7 @@ def test_a_segment_is_compared_with_all_reports_of_which_it_is_a_part(constant: 
     found = []
     for one, other in zip(inside, inside + rest, strict=True):
         segment = part_of(made, one, own, segment="os=linux")
-        comparisons = compared([segment], [_all_of(made, other, segment)])
+        comparisons = compared([segment], [_all_of(part_of(made, other), segment)])
         found.append(next(each for each in comparisons if each.item == "v1"))
     ends = np.array([(each.low, each.high) for each in found])
     check_binomial(covered(ends, 0.0), SEEDS, 0.95, label=f"seed {SEED}")
@@ -268,9 +270,8 @@ def test_a_segment_is_compared_with_all_reports_of_which_it_is_a_part(constant: 
     check_variance(values, float(np.mean(errors**2)), label=f"seed {SEED}")
 
 
-def _all_of(made: CompiledPlan, yes: NDArray[np.int64], segment: RangePart) -> RangePart:
+def _all_of(whole: RangePart, segment: RangePart) -> RangePart:
     """Return all reports of the windows of a segment, which are named as one of all reports."""
-    whole = part_of(made, yes)
     return replace(whole, run=replace(whole.run, windows=segment.run.windows))
 
 
