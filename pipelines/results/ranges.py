@@ -340,11 +340,14 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
 def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool) -> Estimate:
     """Return a share of few reports, or few chances, with the interval of a test.
 
-    An error that is estimated is small where by chance no report says yes.
+    An error that is estimated is small where by chance no report says yes. Reports that say yes, no
+    or nothing, as those of other blocks do, have no test here: how many say nothing is not known.
     """
     of_levels = enumerate(found.reports_by_level)
     used = [(n, each) for at, n in of_levels if n and (each := metric.mechanism.noise(at))]
-    if kind != "share" or not used or not found.scores:
+    # The scores of a yes and of a no, ``over`` and ``1 - under``, alone have this variance.
+    two = all(math.isclose(e.no, e.over * (e.under - 1), abs_tol=1e-6) for _, e in used)
+    if kind != "share" or not used or not two or not found.scores:
         return replace(found, region=None) if beyond and found.scores else found
     base, step = sum(n * each.no for n, each in used), max(each.step for _, each in used)
     noise = ShareNoise(found.n, base, tuple((n, each.yes - each.no) for n, each in used), step)
