@@ -259,14 +259,15 @@ class ShareRegion:
     def interval(self, level: float) -> tuple[float, float]:
         z, noise = two_sided(level), self.noise
 
-        def keeps(share: float) -> bool:
-            distance = abs(self.value - share) - noise.step / (2 * noise.n)
-            return distance <= z * math.sqrt(noise.variance(share))
+        def reach(share: float) -> float:
+            return z * math.sqrt(noise.variance(share)) + noise.step / (2 * noise.n)
 
-        low, high = kept_interval(self.value, keeps)
-        errors = (z * math.sqrt(noise.variance(end)) + noise.step / (2 * noise.n) for end in (0, 1))
-        far, above = self.value - next(errors), self.value + next(errors)
-        return far if self.beyond and far < 0 else low, above if self.beyond and above > 1 else high
+        low, high = kept_interval(self.value, lambda share: abs(self.value - share) <= reach(share))
+        if self.beyond:
+            lowest, highest = self.value - reach(0.0), self.value + reach(1.0)
+            low = lowest if lowest < 0 else low
+            high = highest if highest > 1 else high
+        return low, high
 
 
 def share_estimate(

@@ -222,11 +222,12 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
     for row, _ in rows:
         cycles[cycle_of(run, row.window_start)] += row.reports
     found = pooled(estimates, [weight for _, weight in rows])
+    found = replace(found, value=without_float_error(found.value, found.standard_error))
     if len(rows) > 1:
         found = _tested(rows[0][0].kind, found, run.metric, beyond=False)
     methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
     return PooledItem(
-        replace(found, value=without_float_error(found.value, found.standard_error)),
+        found,
         effect_of(run, cycles, found.reports_by_level),
         sum(weight for _, weight in rows),
         len({row.window_start for row, _ in rows}),
@@ -383,10 +384,8 @@ def _of_segment(kind: str, run: WindowRun, one: PooledItem, whole: PooledItem) -
     # So much of the part less the others, of which each may have the interval of a test.
     part = 1 - share
     error = math.sqrt(max(found.standard_error**2 - (part * one.drawn.standard_error) ** 2, 0.0))
-    value, whole_ends = one.drawn.value - found.value / part, whole.drawn.scores
-    others = Estimate(
-        value, error / part, sum(left), left, scores=whole_ends, half=whole.drawn.half
-    )
+    value, drawn = one.drawn.value - found.value / part, whole.drawn
+    others = Estimate(value, error / part, sum(left), left, scores=drawn.scores, half=drawn.half)
     tested = [_tested(kind, each, run.metric, beyond=True) for each in (one.drawn, others)]
     if all(each.region is None for each in tested):
         return found
