@@ -40,7 +40,8 @@ _NEAR = 0.15
 _RATIOS = (5.0, 40.0)
 #: The second region of a gap is less than so many times as wide as the first.
 _GROWTH = 1.6
-#: Values are crowded where so large a share of them lies within five strata.
+#: Values are crowded where so large a share of them lies within five strata of 64: more than an
+#: exponential distribution with a mean of 5 % of the range has there, or a normal one with 3 %.
 _CROWDED = 0.875
 #: Critical value in a gap, by the chi-square quantile.
 _EDGE = 1.7
@@ -341,8 +342,12 @@ class QuantileRegion:
         is in each: beyond eight of them it is less by the square of 8 over their number, which in
         simulations is enough for densities that fall by a factor of 20 within the range. In a gap,
         and where reports show that the density changes from stratum to stratum, it is always half a
-        stratum: most of the values may lie in a few strata, and anywhere in them. If nearly all lie
-        in a few of the narrowest strata, the end is that of the stratum after the one of the end.
+        stratum: most of the values may lie in a few strata, and anywhere in them.
+
+        If 7/8 of the values lie within five of 64 strata, an end is moved to the next middle of a
+        stratum and by half a stratum more: two middles say too little about where values lie
+        between them. No theory gives five and 7/8. In simulations of values within two strata they
+        brought coverage from 64 to 97 %, and hardly changed intervals of wider distributions.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
