@@ -222,8 +222,9 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
 def claims() -> list[Case]:
     """Return what is claimed of the exponential mechanism, by how its exponent is scaled."""
     points, epsilon = 20, 1.0
+    exact = "epsilon / delta is exact here"
     scales = (
-        ("epsilon / (2 delta)", epsilon / 2, "BRR, Definition 2.5", "epsilon / delta is exact"),
+        ("epsilon / (2 delta)", epsilon / 2, "BRR, Definition 2.5", exact),
         ("delta of 1", epsilon * (points - 1) / 2, "the same misread", "scores differ by up to 19"),
     )
     found = []

@@ -89,7 +89,7 @@ def exponents(scores: Sequence[float], epsilon: float, sensitivity: float = 1) -
     best = Fraction(max(scores))
     scale = Fraction(epsilon) / Fraction(sensitivity) / 2
     least = Fraction(-(10**300))
-    known = {each: float(max(scale * (Fraction(each) - best), least)) for each in set(scores)}
+    known = {score: float(max(scale * (Fraction(score) - best), least)) for score in set(scores)}
     return [known[score] for score in scores]
 
 
@@ -144,11 +144,8 @@ def propose_test_release_pmf(
     """
     check_at_least("the number of scores", len(scores), 2)
     best, second = sorted(scores, reverse=True)[:2]
-    distance, passing, growth = (
-        max(0, -(-(best - second) // 2) - 1),
-        delta,
-        exp(min(test_epsilon, 700)),
-    )
+    distance = max(0, -(-(best - second) // 2) - 1)
+    passing, growth = delta, exp(min(test_epsilon, 700))
     for _ in range(distance):
         passing = min(passing * growth, 1 - (1 - passing) / growth)
     law = [(1 - passing) * share for share in permute_and_flip_pmf(scores, epsilon)]
@@ -158,7 +155,9 @@ def propose_test_release_pmf(
 
 def hockey_stick(law: Sequence[float], other: Sequence[float], epsilon: float) -> float:
     """Return the hockey-stick divergence Σ max(0, P − e^ε P'): the least δ that covers the pair."""
-    return fsum(max(0.0, p - exp(min(epsilon, 700)) * q) for p, q in zip(law, other, strict=True))
+    # In two parts: e^ε may overflow where its product with a tiny probability does not.
+    growth, more = exp(min(epsilon, 700)), exp(min(max(epsilon - 700, 0), 700))
+    return fsum(max(0.0, p - growth * q * more) for p, q in zip(law, other, strict=True))
 
 
 def claims() -> list[Case]:

@@ -190,7 +190,7 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
 
 
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:
-    if not 0 < epsilon1 < epsilon2:
-        raise ParameterError(f"epsilons must rise from above 0, not {epsilon1}, {epsilon2}")
+    if not 0 <= epsilon1 < epsilon2:
+        raise ParameterError(f"epsilons must rise from 0 or more, not {epsilon1}, {epsilon2}")
     both = -expm1(-(epsilon1 + epsilon2))
     return both + (domain_size - 2) * exp(-epsilon2) * -expm1(-epsilon1)
