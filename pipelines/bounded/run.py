@@ -44,7 +44,10 @@ _LARGEST = 2**31 - 1
 #: Bytes free at which a disk is full: SQLite may only say that a read or write has failed.
 _LITTLE = 1 << 20
 #: Texts of the system and of SQLite where there is no room.
-_FULL = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "database or disk is full")
+_FULL = (
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+    "database or disk is full",
+)
 
 #: Reports that one run takes at most, where memory is short and where it is not; and the bytes of
 #: memory that have to be free for the second.
