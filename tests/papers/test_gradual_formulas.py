@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mechanisms.category.hadamard import response_variance
+from mechanisms.category.local_hashing import hashing_variance
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.estimators.variance import bit_means
+from mechanisms.looks import drift_of
+from mechanisms.ordinal.sizes import end_size, middle_floor
 from papers.bipartite_randomized_response import loss_ratios
+from papers.exponential_randomized_response import worst_case_errors
 from papers.gradual_release.comparison import bit_noise
 from papers.gradual_release.formulas import (
     bit_degradation,
@@ -21,6 +29,9 @@ from papers.gradual_release.formulas import (
     response_share_variance,
     response_shares,
 )
+from papers.gradual_release.noisy_sampling import NoisySampling
+from papers.improved_christofides import worse_interval
+from papers.selection import hockey_stick
 
 
 def test_the_ratio_of_a_chain_is_known_where_its_probability_underflows() -> None:
@@ -101,8 +112,27 @@ def test_epsilons_whose_powers_overflow() -> None:
     assert response_shares(1e4, [3, 1]) == [0.75, 0.25]
     assert response_mean(0, 1, 1e4, 0.75) == 0.75
     assert loss_ratios(1e4) == (0, 0, 0, 0)
-    with pytest.raises(ParameterError, match="must rise"):
-        relaxation(2, 800.0, 60.0)
+    assert response_variance(1e4, 4) == hashing_variance(1e4, 5) == 0.25
+    assert NoisySampling(1e4, 1e4, 2).wrong == pytest.approx((0, 0))
+    assert hockey_stick([0.5, 0.5], [0.0, 1.0], 1e4) == 0.5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: relaxation(2, 800.0, 60.0),
+        lambda: response_share_variance(3, 1.0, 0.5, 0),
+        lambda: worst_case_errors(0, -1.0, 0.5, 1.0),
+        lambda: worse_interval(1.0, 0.1, 0),
+        lambda: bit_means(np.array([0.5]), 54),
+        lambda: drift_of(1.0),
+        lambda: end_size(1, 1.0),
+        lambda: middle_floor(3, 1e4),
+    ],
+)
+def test_what_has_no_answer_is_refused(call: Callable[[], object]) -> None:
+    with pytest.raises(ParameterError):
+        call()
 
 
 def test_without_reports_counts_are_zero_and_shares_not_a_number() -> None:

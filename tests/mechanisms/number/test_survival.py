@@ -122,6 +122,12 @@ def test_gap_is_between_two_steep_edges(far: float, first: float, last: float, g
     assert region.in_gap == gap
 
 
+def test_a_quantile_is_in_the_middle_of_a_flat() -> None:
+    table = np.array([[[5, 15], [10, 10], [10, 10], [15, 5]]])
+    strata = stratify(table, np.full(4, 0.25), np.array([[0.75, 0.25]]))
+    assert Survival(strata, 1.0, 0.0, 1.0).quantile(0.5, (80,)).value == 0.5
+
+
 def test_medians_and_their_differences_are_covered_at_the_edges_of_a_gap() -> None:
     """Half of the values are near 0.3, half near 0.7: the median may be on either side."""
     mechanism = build({"name": "threshold", "missing": False}, [500_000], "delay")

@@ -288,6 +288,31 @@ def _all_of(whole: RangePart, segment: RangePart) -> RangePart:
     return replace(whole, run=replace(whole.run, windows=segment.run.windows))
 
 
+def test_a_small_segment_differs_from_all_by_its_part_of_how_it_differs_from_the_others() -> None:
+    """Its own interval is that of a test, and that of the many others is normal."""
+    made = plan(1, 10, category("colour", 2, 0.5))
+    few, many = np.array([[13, 7]]), np.array([[300, 300]])
+    windows = (few, 0, "os=linux"), (few + many, 0, ""), (few, 1, ""), (many, 2, "")
+    segment, whole, alone, others = (
+        together(made, [*rows_of(made, "colour", [table], first, name)])
+        for table, first, name in windows
+    )
+    nested: Any = compared([segment], [_all_of(whole, segment)])
+    for found, apart in zip(nested, compared([alone], [others]), strict=True):
+        assert found.low == pytest.approx(600 / 620 * apart.low)
+        assert found.high == pytest.approx(600 / 620 * apart.high)
+
+
+def test_a_permanent_response_of_few_reports_is_compared_by_normal_intervals() -> None:
+    """The interval of a test would be of noise that is drawn anew."""
+    made, none = two_values(1.0, 2.0, constant=True), np.zeros((5, 1), dtype=np.int64)
+    few, more = part_of(made, none, 20), part_of(made, none + 10, 20, first=5)
+    segment, whole = part_of(made, none, 20, segment="os=linux"), part_of(made, none + 15, 30)
+    for each in compared([few], [more]), compared([segment], [_all_of(whole, segment)]):
+        found: Any = next(r for r in each if r.item == "v1")
+        assert found.high - found.low > 3.9 * found.standard_error
+
+
 def test_devices_of_different_panels_are_not_counted_as_the_same() -> None:
     """A device answers in one of 13 windows: no noise is shared, and the bound is exact."""
     made = two_values(1.0, 2.0, constant=True, panel=WINDOWS)
