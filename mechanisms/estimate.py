@@ -242,20 +242,32 @@ class ShareRegion:
     """The shares in [0, 1] that a two-sided test of the estimate does not reject.
 
     The estimate is a sum over independent reports, so that its mean and variance at a hypothetical
-    true share are known; the test is normal, with a continuity correction of half a step.
+    true share are known; the test is normal, with a continuity correction of half a step. An
+    interval that may go ``beyond`` 0 and 1 says how far the estimate errs: differences are made of
+    such.
+
+    References
+    ----------
+    R. G. Newcombe, "Interval Estimation for the Difference between Independent Proportions",
+    Statistics in Medicine 17 (1998), method 10: differences from score intervals.
     """
 
     value: float
     noise: ShareNoise
+    beyond: bool = False
 
     def interval(self, level: float) -> tuple[float, float]:
         z, noise = two_sided(level), self.noise
 
-        def keeps(share: float) -> bool:
-            distance = abs(self.value - share) - noise.step / (2 * noise.n)
-            return distance <= z * math.sqrt(noise.variance(share))
+        def reach(share: float) -> float:
+            return z * math.sqrt(noise.variance(share)) + noise.step / (2 * noise.n)
 
-        return kept_interval(self.value, keeps)
+        low, high = kept_interval(self.value, lambda share: abs(self.value - share) <= reach(share))
+        if self.beyond:
+            lowest, highest = self.value - reach(0.0), self.value + reach(1.0)
+            low = lowest if lowest < 0 else low
+            high = highest if highest > 1 else high
+        return low, high
 
 
 def share_estimate(

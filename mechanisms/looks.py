@@ -110,6 +110,8 @@ def drift_of(power: float, looks: int = 1, error: float = 0.05) -> float:
     """
     from scipy.optimize import brentq
 
+    if not error < power < 1:
+        raise ParameterError(f"power must lie in (error, 1) = ({error}, 1), not {power}")
     times = [look / looks for look in range(1, looks + 1)]
     bounds = boundaries(times, error=error)
     return float(brentq(lambda drift: crossings(bounds, times, drift).sum() - power, 0, _MOST))

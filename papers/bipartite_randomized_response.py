@@ -21,12 +21,7 @@ from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
-from mechanisms.ordinal.sizes import (
-    end_size,
-    equidistant_size,
-    exp_less,
-    middle_floor,
-)
+from mechanisms.ordinal.sizes import end_size, equidistant_size, exp_less, middle_floor
 
 #: Integers and fractions are taken exactly, floats as the binary numbers that they are.
 Number = int | float | Fraction
@@ -165,7 +160,7 @@ def exponential_loss(points: int, epsilon: float) -> float:
     halves the exponent, since in general the sum of the weights may change as much as a weight;
     here, between those values, it does not change at all.
     """
-    rate = epsilon / (points - 1)
+    rate = epsilon / max(points - 1, 1)
     weights = [math.exp(-rate * distance) for distance in range(points)]
     sums = list(accumulate(weights))
     costs = list(accumulate(distance * weight for distance, weight in enumerate(weights)))
@@ -173,12 +168,12 @@ def exponential_loss(points: int, epsilon: float) -> float:
         (costs[x] + costs[points - 1 - x]) / (sums[x] + sums[points - 1 - x] - 1)
         for x in range(points)
     ]
-    return math.fsum(rows) / points / (points - 1)
+    return math.fsum(rows) / points / max(points - 1, 1)
 
 
 def exponential_rows(points: int, epsilon: float) -> list[list[float]]:
     """Return the channel of the exponential mechanism of :func:`exponential_loss`."""
-    rate = epsilon / (points - 1)
+    rate = epsilon / max(points - 1, 1)
     rows = [[math.exp(-rate * abs(x - y)) for y in range(points)] for x in range(points)]
     return [[weight / math.fsum(row) for weight in row] for row in rows]
 
@@ -189,13 +184,14 @@ def loss_ratios(epsilon: float) -> LossRatios:
     With h = e^{ε/2} and r = √(h² + 2h + 2): at most 2/(h+1), at least h − (h−1)(r+1)/(h+1), and
     (7h+9)/(4(h+1)²) overall. The published (7h+1)/(4h(h+1)) lost the term (e^ε−1)c³/12.
     """
-    h = math.exp(epsilon / 2)
-    root = math.hypot(h + 1, 1)
+    # All in 1/h, which does not overflow; the root is r/h.
+    k = math.exp(-epsilon / 2)
+    root = math.hypot(1 + k, k)
     return LossRatios(
-        2 / (h + 1),
-        (2 * root + h + 3) / (root + h + 1) / (h + 1),
-        (7 * h + 9) / (h + 1) / (h + 1) / 4,
-        (7 * h + 1) / (h + 1) / h / 4,
+        2 * k / (1 + k),
+        k * (2 * root + 1 + 3 * k) / (root + 1 + k) / (1 + k),
+        k * (7 + 9 * k) / (1 + k) / (1 + k) / 4,
+        k * (7 + k) / (1 + k) / 4,
     )
 
 
@@ -226,13 +222,9 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
 def claims() -> list[Case]:
     """Return what is claimed of the exponential mechanism, by how its exponent is scaled."""
     points, epsilon = 20, 1.0
+    exact = "epsilon / delta is exact here"
     scales = (
-        (
-            "epsilon / (2 delta)",
-            epsilon / 2,
-            "BRR, Definition 2.5",
-            "epsilon / delta is exact here",
-        ),
+        ("epsilon / (2 delta)", epsilon / 2, "BRR, Definition 2.5", exact),
         ("delta of 1", epsilon * (points - 1) / 2, "the same misread", "scores differ by up to 19"),
     )
     found = []

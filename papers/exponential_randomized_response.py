@@ -18,7 +18,7 @@ from math import exp, expm1, fsum, inf, log, log1p
 from typing import NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
@@ -205,6 +205,7 @@ def worst_case_errors(
 
     To the last digits also where the probability of v vanishes or n is large.
     """
+    check_at_least("n", n, 1)
     response = ExponentialRandomizedResponse(p, epsilon, sensitivity)
     exponent = exponents([v, 0.0], epsilon, sensitivity)[0]
     chance = exp(exponent)

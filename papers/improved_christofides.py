@@ -24,6 +24,7 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import fair_bits, key_of
+from mechanisms.errors import check_at_least
 from mechanisms.exact import ceil_fraction, log_ratio
 from mechanisms.randomness import Source
 from mechanisms.survey.design import (
@@ -144,6 +145,7 @@ def worse_interval(epsilon: Number, middle: Number, n: int) -> float:
     ratio of Warner's noise to that of Christofides' cards at the same nominal epsilon; the interval
     is centred at 1/2. Without middle cards it is 1/√n (Theorem 4.2).
     """
+    check_at_least("n", n, 1)
     ratio = warner_of(epsilon).noise(0) / christofides_of(epsilon, middle).noise(0)
     return math.sqrt(1 - ratio * (n - 1) / n)
 

@@ -23,7 +23,7 @@ from math import exp, fsum, inf, isfinite
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.audit.cases import Case, law_release
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 
 #: Nodes of the Gauss-Legendre rule on a panel; the integrand's logarithm falls on it by no more.
 NODES, FALL = 24, 2.0
@@ -88,12 +88,9 @@ def exponents(scores: Sequence[float], epsilon: float, sensitivity: float = 1) -
         raise ParameterError(f"sensitivity must be positive, not {sensitivity}")
     best = Fraction(max(scores))
     scale = Fraction(epsilon) / Fraction(sensitivity) / 2
-    known = {score: _float(scale * (Fraction(score) - best)) for score in set(scores)}
+    least = Fraction(-(10**300))
+    known = {score: float(max(scale * (Fraction(score) - best), least)) for score in set(scores)}
     return [known[score] for score in scores]
-
-
-def _float(exponent: Fraction) -> float:
-    return float(max(exponent, Fraction(-(10**300))))
 
 
 def expected_error(scores: Sequence[float], law: Sequence[float]) -> float:
@@ -145,8 +142,10 @@ def propose_test_release_pmf(
     >>> f"{1 - propose_test_release_pmf(scores, 0.5, 0.5, 1e-6)[0]:.1e}"
     '5.2e-03'
     """
+    check_at_least("the number of scores", len(scores), 2)
     best, second = sorted(scores, reverse=True)[:2]
-    distance, passing, growth = max(0, -(-(best - second) // 2) - 1), delta, exp(test_epsilon)
+    distance = max(0, -(-(best - second) // 2) - 1)
+    passing, growth = delta, exp(min(test_epsilon, 700))
     for _ in range(distance):
         passing = min(passing * growth, 1 - (1 - passing) / growth)
     law = [(1 - passing) * share for share in permute_and_flip_pmf(scores, epsilon)]
@@ -156,7 +155,9 @@ def propose_test_release_pmf(
 
 def hockey_stick(law: Sequence[float], other: Sequence[float], epsilon: float) -> float:
     """Return the hockey-stick divergence Σ max(0, P − e^ε P'): the least δ that covers the pair."""
-    return fsum(max(0.0, p - exp(epsilon) * q) for p, q in zip(law, other, strict=True))
+    # In two parts: e^ε may overflow where its product with a tiny probability does not.
+    growth, more = exp(min(epsilon, 700)), exp(min(max(epsilon - 700, 0), 700))
+    return fsum(max(0.0, p - growth * q * more) for p, q in zip(law, other, strict=True))
 
 
 def claims() -> list[Case]:

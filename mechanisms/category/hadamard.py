@@ -187,9 +187,9 @@ def best_blocks(epsilon: float, domain_size: int) -> int:
     check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
     check_epsilon(epsilon)
     powers = [1 << i for i in range(domain_size.bit_length())]
-    return min(powers, key=lambda blocks: response_variance(min(epsilon, 300.0), blocks))
+    return min(powers, key=lambda blocks: response_variance(epsilon, blocks))
 
 
 def response_variance(epsilon: float, blocks: int) -> float:
     """Return n times the variance of a rare category's share, averaged over the blocks."""
-    return (1 + 2 * blocks / expm1(epsilon)) ** 2 / blocks
+    return (1 + 2 * blocks / expm1(min(epsilon, 300.0))) ** 2 / blocks

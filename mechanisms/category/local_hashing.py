@@ -210,12 +210,12 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
     # A table of one digit has g**2 cells.
     primes = [g for g in range(2, int(MAX_CELLS**0.5)) if is_prime(g)]
     allowed = [g for g in primes if g ** (digits(domain_size, g) + 1) <= MAX_CELLS]
-    return min(allowed, key=lambda g: hashing_variance(min(epsilon, 300.0), g))
+    return min(allowed, key=lambda g: hashing_variance(epsilon, g))
 
 
 def hashing_variance(epsilon: float, buckets: int) -> float:
     """Return n times the variance of the share of a rare category."""
-    return (1 + buckets / expm1(epsilon)) ** 2 / (buckets - 1)
+    return (1 + buckets / expm1(min(epsilon, 300.0))) ** 2 / (buckets - 1)
 
 
 def hits(counts: Ints, m: int, g: int) -> Ints:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mechanisms.arrays import Floats
+from mechanisms.errors import check_int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def bit_means(values: Floats, bits: int) -> Floats:
     """
     import numpy as np
 
+    check_int("bits", bits, 1, 53)
     scaled = values * (2.0**bits - 1)
     below = np.floor(scaled)
     rest = scaled - below

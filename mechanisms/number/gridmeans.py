@@ -65,11 +65,14 @@ class GridMeanRegion:
 
     ``levels`` are the contributions of every level and ``reports`` its reports; ``value`` and
     ``present`` are sums of contributions; ``low`` and ``high`` are what 0 and 1 stand for;
-    ``sampling`` is the error, at most, between the mean of those who were chosen to answer and of
-    all.
+    ``left_out`` is the share of clients whom coins have not chosen to answer. Values in [0, 1] of
+    mean m have at most the variance m (1 − m), of which those who answer add so much as a sample
+    of all without replacement.
 
     References
     ----------
+    R. Bhatia, C. Davis, "A Better Bound on the Variance", American Mathematical Monthly 107(4),
+    2000. W. G. Cochran, "Sampling Techniques", Wiley 1977, section 2.6.
     E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
     Revue de l'Institut International de Statistique 5(4), 1938.
     """
@@ -80,7 +83,7 @@ class GridMeanRegion:
     present: float
     low: float
     high: float
-    sampling: float = 0.0
+    left_out: float = 0.0
 
     def interval(self, level: float) -> tuple[float, float]:
         z = two_sided(level)
@@ -91,11 +94,11 @@ class GridMeanRegion:
         def keeps(mean: float) -> bool:
             y = min(max(mean, 0.0), 1.0) - 0.5
             most = sum(n * (float(sums.variances(y).max()) + sums.rounding) for sums, n in used)
+            most += sum(self.reports) * self.left_out * (0.25 - y * y)
             errors = z * min(1 + max(z**2 - 3, 0) / 24 * fourth / most**2, _MOST_TAIL)
             return abs(self.value - (mean - 0.5) * self.present) - half <= errors * math.sqrt(most)
 
-        low, high = kept_interval(0.5 + self.value / self.present, keeps, (self.low, self.high))
-        return low - z * self.sampling, high + z * self.sampling
+        return kept_interval(0.5 + self.value / self.present, keeps, (self.low, self.high))
 
 
 def grid_estimates(
@@ -243,6 +246,5 @@ def sampled_grid_estimates(
     error = math.sqrt(max(variance, mean.standard_error**2))
     region = mean.region
     if isinstance(region, GridMeanRegion):
-        # No values are spread more than half of them at each end.
-        region = replace(region, sampling=(high - low) * math.sqrt((1 - share) / (4 * mean.n)))
+        region = replace(region, left_out=1 - share)
     return replace(found, mean=replace(mean, standard_error=error, region=region))

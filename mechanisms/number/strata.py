@@ -26,6 +26,7 @@ from mechanisms.arrays import Floats, Ints, NDArray, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate, kept_interval, two_sided
 from mechanisms.estimators.isotonic import falling_fit, rising_squares
+from mechanisms.number.grid import BINS
 
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
@@ -39,6 +40,9 @@ _NEAR = 0.15
 _RATIOS = (5.0, 40.0)
 #: The second region of a gap is less than so many times as wide as the first.
 _GROWTH = 1.6
+#: Values are crowded where so large a share of them lies within five strata of 64: more than an
+#: exponential distribution with a mean of 5 % of the range has there, or a normal one with 3 %.
+_CROWDED = 0.875
 #: Critical value in a gap, by the chi-square quantile.
 _EDGE = 1.7
 #: Levels, and the critical value of a monotone function at a point by the chi-square quantile.
@@ -263,20 +267,16 @@ class Survival:
         shares = self.strata.means[:, 0] / self.present
         contrast = np.stack((np.ones_like(shares), -shares), axis=1)
         errors = np.sqrt(self.strata.variances(contrast).max(axis=0)) / self.present
-        grid = self.low + (self.high - self.low) * self.middles
-        return Cdf(grid, 1 - self.falling(), errors)
+        return Cdf(self.low + (self.high - self.low) * self.middles, 1 - self.falling(), errors)
 
     def quantile(self, tau: float, reports_by_level: tuple[int, ...]) -> Estimate:
         """Estimate the value below which a share ``tau`` of the values present lies."""
         knots = np.concatenate(([0.0], self.middles, [1.0]))
         shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
         # The middle of the flat, if the estimated distribution is flat at tau.
-        ends = []
-        for side in ("left", "right"):
-            after = int(np.searchsorted(shares, tau, side=side))
-            rise = (tau - shares[after - 1]) / (shares[after] - shares[after - 1])
-            ends.append(knots[after - 1] + rise * (knots[after] - knots[after - 1]))
-        at = float(sum(ends)) / 2
+        last = np.interp(tau, shares, knots)
+        first = np.interp(-tau, -shares[::-1], knots[::-1])
+        at = float(first + last) / 2
         region = QuantileRegion(self, tau, at)
         n, width = sum(reports_by_level), self.high - self.low
         if region.in_gap:
@@ -342,8 +342,12 @@ class QuantileRegion:
         is in each: beyond eight of them it is less by the square of 8 over their number, which in
         simulations is enough for densities that fall by a factor of 20 within the range. In a gap,
         and where reports show that the density changes from stratum to stratum, it is always half a
-        stratum: most of the values may lie in a few strata, and anywhere in them. Interpolation
-        hides more than that if they lie within two strata.
+        stratum: most of the values may lie in a few strata, and anywhere in them.
+
+        If 7/8 of the values lie within five of 64 strata, an end is moved to the next middle of a
+        stratum and by half a stratum more: two middles say too little about where values lie
+        between them. No theory gives five and 7/8. In simulations of values within two strata they
+        brought coverage from 64 to 97 %, and hardly changed intervals of wider distributions.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
@@ -358,6 +362,8 @@ class QuantileRegion:
         known = self.in_gap | ((steep - flat) * width > noise)
         most = np.where(known, width / 2, min(width / 2, 32 * width**3))
         moved = np.minimum(edges, side * end) + part * most
+        crowded = len(rises) > BINS and np.convolve(rises, np.ones(5), "same") > _CROWDED
+        moved = np.where(crowded, edges + width / 2, moved)
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
         end = side * float(moved[between].max())

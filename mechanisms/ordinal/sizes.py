@@ -47,7 +47,6 @@ def equidistant_size(points: int, epsilon: float | Fraction) -> int:
     >>> equidistant_size(100, 1.0), equidistant_size(5, 1.0)
     (37, 1)
     """
-    _check(points, epsilon)
     middle = middle_floor(points, epsilon)
     return min(end_size(points, epsilon), middle - (middle + 1) % 2)
 
@@ -59,6 +58,7 @@ def _check(points: int, epsilon: float | Fraction) -> None:
 
 def end_size(points: int, epsilon: float | Fraction) -> int:
     """Return m1, the size of the first and the last point."""
+    _check(points, epsilon)
     gap, root = math.expm1(epsilon), math.exp(epsilon / 2)
     whole = math.hypot(points * root, gap / 2) + points
     guess = points * (points / whole) + gap / 4 / whole + 0.5
@@ -71,6 +71,7 @@ def end_size(points: int, epsilon: float | Fraction) -> int:
 
 def middle_floor(points: int, epsilon: float | Fraction) -> int:
     """Return ⌊i⌋, of the middle point or points; see :func:`equidistant_size`."""
+    _check(points, epsilon)
     odd = points % 2
     root = math.exp(epsilon / 2)
     if odd:

@@ -154,12 +154,7 @@ class CoordinateSampling(SeveralAnswers):
         """Return what the counts of the answers about one coordinate say."""
 
     def means(
-        self,
-        counts: ArrayLike,
-        low: float = 0.0,
-        high: float = 1.0,
-        *,
-        least: int = 1,
+        self, counts: ArrayLike, low: float = 0.0, high: float = 1.0, *, least: int = 1
     ) -> tuple[Estimate, ...]:
         """Estimate the mean of each coordinate; see :meth:`coordinate_estimates`."""
         found = self.coordinate_estimates(counts, low, high, (), least=least)

@@ -19,7 +19,7 @@ from fractions import Fraction
 from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
-from mechanisms.errors import UnrelatedLevelsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least
 from papers.gradual_release.comparison import bit_noise
 
 #: Probabilities given as floats may miss what they stand for by so much.
@@ -128,11 +128,12 @@ def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
     """
     n, m = sum(counts) or nan, len(counts)
     # λ + (m λ − 1)/(e^ε − 1), where m λ − 1 is computed from counts without rounding.
-    return [count / n + (m * count - n) / n / expm1(epsilon) for count in counts]
+    return [count / n + (m * count - n) / n * exp(-epsilon) / -expm1(-epsilon) for count in counts]
 
 
 def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
     """Return the variance of an estimated share, given the values (appendix G, its diagonal)."""
+    check_at_least("n", n, 1)
     down = exp(-epsilon)
     holders = share * (domain_size - 1) * down
     others = (1 - share) * down * (1 + (domain_size - 2) * down)
@@ -145,7 +146,7 @@ def response_mean(low: float, high: float, epsilon: float, share_high: float) ->
     ``share_high`` of the reports say ``high``. Equation 70, corrected: it multiplies the estimated
     share by h where (h − l) belongs.
     """
-    share = share_high + (2 * share_high - 1) / expm1(epsilon)
+    share = share_high + (2 * share_high - 1) * exp(-epsilon) / -expm1(-epsilon)
     return low + (high - low) * share
 
 
@@ -189,5 +190,7 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
 
 
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:
+    if not 0 <= epsilon1 < epsilon2:
+        raise ParameterError(f"epsilons must rise from 0 or more, not {epsilon1}, {epsilon2}")
     both = -expm1(-(epsilon1 + epsilon2))
     return both + (domain_size - 2) * exp(-epsilon2) * -expm1(-epsilon1)

@@ -59,7 +59,7 @@ class NoisySampling:
     @property
     def wrong(self) -> tuple[float, float]:
         """The probabilities that the permanent response, and a sample, is wrong."""
-        return 1 / (1 + exp(self.permanent)), 1 / (1 + exp(self.sample))
+        return 1 / (1 + exp(min(self.permanent, 700))), 1 / (1 + exp(min(self.sample, 700)))
 
     def randomize(self, bits: ArrayLike, source: Source) -> Bytes:
         """Randomize ``(n,)`` bits: ``(n, samples)`` ``uint8`` of 0 and 1."""

@@ -192,24 +192,29 @@ class _PooledArms:
     def variances(self) -> tuple[float, float]:
         """Return the variance of the difference: what devices keep, and what is drawn anew.
 
-        Both arms vary as their common average says, as they do if they do not differ. If they do,
-        that is too much where arms have as many reports as each other, as devices are spread over
-        them; for a small arm beside a large one that varies less it would be too little. A variance
-        made of each arm's own average is too small where few reports differ by chance: two arms of
-        20 devices would be found to differ in 7 % of experiments without a difference, not in 5 %
-        (J. L. Fleiss, B. Levin, M. C. Paik, "Statistical Methods for Rates and Proportions", Wiley
-        2003, section 3.1).
+        The larger of two: that of arms which both vary as their common average says, as they do if
+        they do not differ, and that of arms which vary as their own ones say. The first is the
+        larger where arms have as many reports as each other, as devices are spread over them; for a
+        small arm beside a large one that varies less it is too small. The second is too small where
+        few reports differ by chance: two arms of 20 devices would be found to differ in 7 % of
+        experiments without a difference, not in 5 % (J. L. Fleiss, B. Levin, M. C. Paik,
+        "Statistical Methods for Rates and Proportions", Wiley 2003, section 3.1).
         """
+        common = self.average(self.rows, 0, 1)[1]
+        return max(self._variances(common, common), self._variances(*self.means), key=sum)
+
+    def _variances(self, *means: float) -> tuple[float, float]:
+        """Return the parts of the variance where arms vary as these averages of theirs say."""
         groups, _ = _repeats(self.plan, self.metric, self.rows)
         times = [most for _, most in groups]
         scale, kept, anew = self.scored.high - self.scored.low, 0.0, 0.0
         part = shared_part(self.metric)
         # The mean of all windows: a spread is concave, so that spreads of the noisy means of
         # windows would be too small.
-        mean = min(max((self.average(self.rows, 0, 1)[1] - self.scored.low) / scale, 0.0), 1.0)
-        spreads = np.full(len(groups), mean * (1 - mean))
-        noises = np.maximum(self.law.variance(mean) - spreads, 0)
-        for which in (0, 1):
+        for which, average in enumerate(means):
+            mean = min(max((average - self.scored.low) / scale, 0.0), 1.0)
+            spreads = np.full(len(groups), mean * (1 - mean))
+            noises = np.maximum(self.law.variance(mean) - spreads, 0)
             reports = [self.average(rows, which)[0] for rows, _ in groups]
             kept += arm_variance(reports, spreads + part * noises, 0 * noises, times)
             anew += arm_variance(reports, 0 * spreads, (1 - part) * noises)

@@ -21,7 +21,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from mechanisms.estimate import Estimate, forged, nothing
+from mechanisms.estimate import Estimate, ShareNoise, ShareRegion, forged, nothing
 from mechanisms.estimators.pooling import (
     PooledDifference,
     difference,
@@ -224,9 +224,12 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
     for row, _ in rows:
         cycles[cycle_of(run, row.window_start)] += row.reports
     found = pooled(estimates, [weight for _, weight in rows])
+    found = replace(found, value=without_float_error(found.value, found.standard_error))
+    if len(rows) > 1:
+        found = _tested(rows[0][0].kind, found, run.metric, beyond=False)
     methods = {Method(row.method or Method.UNBIASED) for row, _ in rows} - {Method.UNBIASED}
     return PooledItem(
-        replace(found, value=without_float_error(found.value, found.standard_error)),
+        found,
         effect_of(run, cycles, found.reports_by_level),
         sum(weight for _, weight in rows),
         len({row.window_start for row, _ in rows}),
@@ -317,8 +320,8 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
         if (two := other.items.get(key)) is None:
             continue
         part_of_all = nested and key[0] not in NO_AVERAGES
-        free = (_unbounded(key[0], each.estimate, part.run.metric) for each in (one, two))
-        found = _of_segment(part.run, one, two) if part_of_all else difference(*free)
+        free = (_unbounded(key[0], each, part.run.metric) for each in (one, two))
+        found = _of_segment(key[0], part.run, one, two) if part_of_all else difference(*free)
         known = math.isfinite(found.standard_error) and not (one.method.biased or two.method.biased)
         ends = (found.low, found.high) if known else (None, None)
         yield RangeComparison(
@@ -337,24 +340,56 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
         )
 
 
-def _unbounded(kind: str, estimate: Estimate, metric: CompiledMetric) -> Estimate:
+def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool) -> Estimate:
+    """Return a share of few reports, or few chances, with the interval of a test.
+
+    An error that is estimated is small where by chance no report says yes. Reports that say yes, no
+    or nothing, as those of other blocks do, have no test here: how many say nothing is not known.
+    """
+    of_levels = enumerate(found.reports_by_level)
+    used = [(n, each) for at, n in of_levels if n and (each := metric.mechanism.noise(at))]
+    # The scores of a yes and of a no, ``over`` and ``1 - under``, alone have this variance.
+    two = all(math.isclose(e.no, e.over * (e.under - 1), abs_tol=1e-6) for _, e in used)
+    if kind != "share" or not used or not two or not found.scores:
+        return replace(found, region=None) if beyond and found.scores else found
+    base, step = sum(n * each.no for n, each in used), max(each.step for _, each in used)
+    noise = ShareNoise(found.n, base, tuple((n, each.yes - each.no) for n, each in used), step)
+    region = ShareRegion(found.value, noise, beyond) if noise.half else None
+    return replace(found, region=region)
+
+
+def _unbounded(kind: str, item: PooledItem, metric: CompiledMetric) -> Estimate:
     """Return an estimate whose interval does not end where shares and means must.
 
     Intervals of few reports do, errors of a difference do not. An interval of a mean that ends
     before is kept: it can be far shorter than a normal one, as of outputs that are close together.
     """
+    estimate = item.estimate
     if kind == "mean":
         (low, high), near = estimate.interval(), estimate.standard_error / 1000
         least, most = (metric.type == "number" and metric.range) or (-math.inf, math.inf)
         if least + near < low and high < most - near:
             return estimate
-    return replace(estimate, region=None) if estimate.scores else estimate
+    return _tested(kind if item.effect == 1 else "", estimate, metric, beyond=True)
 
 
-def _of_segment(run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:
+def _of_segment(kind: str, run: WindowRun, one: PooledItem, whole: PooledItem) -> PooledDifference:
     """Return the difference of a segment and all reports, of which it is a part."""
     cycles = {at: max(n - one.cycles.get(at, 0), 0) for at, n in whole.cycles.items()}
     levels = zip(one.drawn.reports_by_level, whole.drawn.reports_by_level, strict=True)
-    rest = effect_of(run, cycles, [max(all_ - own, 0) for own, all_ in levels])
+    left = tuple(max(all_ - own, 0) for own, all_ in levels)
+    rest = effect_of(run, cycles, left)
     share = min(max(one.weight / whole.weight, 0.0), 1.0)
-    return part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
+    found = part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
+    if kind != "share" or not one.drawn.scores or one.effect != 1 or rest != 1 or share == 1:
+        return found
+    # So much of the part less the others, of which each may have the interval of a test.
+    part = 1 - share
+    error = math.sqrt(max(found.standard_error**2 - (part * one.drawn.standard_error) ** 2, 0.0))
+    value, drawn = one.drawn.value - found.value / part, whole.drawn
+    others = Estimate(value, error / part, sum(left), left, scores=drawn.scores, half=drawn.half)
+    tested = [_tested(kind, each, run.metric, beyond=True) for each in (one.drawn, others)]
+    if all(each.region is None for each in tested):
+        return found
+    apart = difference(*tested)
+    return replace(found, low=part * apart.low, high=part * apart.high)

@@ -48,11 +48,7 @@ def _described(view: RowSet) -> list[_Row]:
 def _cells(table: sql.Table) -> list[_Row]:
     """Return the columns of a table."""
     return [
-        (
-            column.name,
-            _type(column) + (", key" if column.primary_key else ""),
-            str(column.comment),
-        )
+        (column.name, _type(column) + (", key" if column.primary_key else ""), str(column.comment))
         for column in table.columns
     ]
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import UnrelatedLevelsError
+from mechanisms.category.hadamard import response_variance
+from mechanisms.category.local_hashing import hashing_variance
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.estimators.variance import bit_means
+from mechanisms.looks import drift_of
+from mechanisms.ordinal.sizes import end_size, middle_floor
+from papers.bipartite_randomized_response import loss_ratios
+from papers.exponential_randomized_response import worst_case_errors
 from papers.gradual_release.comparison import bit_noise
 from papers.gradual_release.formulas import (
     bit_degradation,
@@ -16,9 +25,13 @@ from papers.gradual_release.formulas import (
     degradation_probabilities,
     mixed_count,
     relaxation,
+    response_mean,
     response_share_variance,
     response_shares,
 )
+from papers.gradual_release.noisy_sampling import NoisySampling
+from papers.improved_christofides import worse_interval
+from papers.selection import hockey_stick
 
 
 def test_the_ratio_of_a_chain_is_known_where_its_probability_underflows() -> None:
@@ -44,9 +57,7 @@ def precise(m: int, one: float, two: float) -> dict[str, Decimal]:
         }
 
 
-EPSILONS = st.one_of(
-    st.floats(1e-12, 1e-6), st.floats(1e-6, 1), st.floats(1, 40), st.floats(40, 700)
-)
+EPSILONS = st.floats(1e-12, 1e-6) | st.floats(1e-6, 1) | st.floats(1, 40) | st.floats(40, 700)
 
 
 def worst_error(got: dict[str, float], expected: dict[str, Decimal]) -> float:
@@ -95,6 +106,33 @@ def test_shares_lose_nothing(epsilon: float, counts: list[int]) -> None:
             noise = (true * p * (1 - p) + (1 - true) * q * (1 - q)) / (p - q) ** 2 / n
             assert close(response_share_variance(m, epsilon, count / n, n), noise)
         assert close(bit_noise(epsilon), power / (power - 1) ** 2)
+
+
+def test_epsilons_whose_powers_overflow() -> None:
+    assert response_shares(1e4, [3, 1]) == [0.75, 0.25]
+    assert response_mean(0, 1, 1e4, 0.75) == 0.75
+    assert loss_ratios(1e4) == (0, 0, 0, 0)
+    assert response_variance(1e4, 4) == hashing_variance(1e4, 5) == 0.25
+    assert NoisySampling(1e4, 1e4, 2).wrong == pytest.approx((0, 0))
+    assert hockey_stick([0.5, 0.5], [0.0, 1.0], 1e4) == 0.5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: relaxation(2, 800.0, 60.0),
+        lambda: response_share_variance(3, 1.0, 0.5, 0),
+        lambda: worst_case_errors(0, -1.0, 0.5, 1.0),
+        lambda: worse_interval(1.0, 0.1, 0),
+        lambda: bit_means(np.array([0.5]), 54),
+        lambda: drift_of(1.0),
+        lambda: end_size(1, 1.0),
+        lambda: middle_floor(3, 1e4),
+    ],
+)
+def test_what_has_no_answer_is_refused(call: Callable[[], object]) -> None:
+    with pytest.raises(ParameterError):
+        call()
 
 
 def test_without_reports_counts_are_zero_and_shares_not_a_number() -> None:

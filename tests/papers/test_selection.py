@@ -80,12 +80,15 @@ def test_without_the_delta_the_divergence_is_seen() -> None:
     """A test that passes too easily where the best item changes."""
     laws = (propose_test_release_pmf(each, 0.05, 0.05, 0.5) for each in ((1, 0), (0, 1)))
     assert hockey_stick(*laws, 0.1) > 0.1
+    assert hockey_stick([0.9, 0.1], [1e-310, 1.0], 745.0) == 0
 
 
 def test_scores_and_parameters_outside_their_range_are_refused() -> None:
     for q, epsilon, delta in (([], 1, 1), ([math.nan], 1, 1), ([1], math.inf, 1), ([1], 1, 0)):
         with pytest.raises(ParameterError):
             exponents(q, epsilon, delta)
+    with pytest.raises(ParameterError, match="number of scores"):
+        propose_test_release_pmf([1], 1.0, 1.0, 0.1)
 
 
 def precise(exponents: list[float]) -> tuple[Fraction, ...]:

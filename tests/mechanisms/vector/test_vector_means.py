@@ -109,18 +109,18 @@ def test_means_of_coordinates_on_a_grid(sampled: int, epsilon: float) -> None:
 def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
     dimensions: int, sampled: int
 ) -> None:
-    """Values at both ends, the worst case, of which a share is drawn without replacement."""
-    mechanism = SampledHybrid(1.0, dimensions, sampled, 9, "position")
+    """Values vary by at most that of 0 and 1; a share of them is drawn without replacement."""
+    mechanism = SampledHybrid(float(sampled), dimensions, sampled, 9, "position")
     table = np.zeros((1, mechanism.count_length // dimensions), dtype=np.int64)
     table[0, -2:] = 50, 70
-    found = mechanism.means(np.tile(table, dimensions), -1.0, 3.0)[0]
-    chosen = mechanism.grid.numeric(table, -1.0, 3.0, ()).mean
-    assert chosen.region is not None
-    spread = 2.0 * math.sqrt((1 - sampled / dimensions) / 120)
-    for level in (0.5, 0.95):
-        (low, high), (below, above) = chosen.interval(level), found.interval(level)
-        assert below == pytest.approx(low - two_sided(level) * spread, abs=1e-9)
-        assert above == pytest.approx(high + two_sided(level) * spread, abs=1e-9)
+    region: Any = mechanism.means(np.tile(table, dimensions), -1.0, 3.0)[0].region
+    (sums,) = region.levels
+    for level, end in ((0.5, 0), (0.5, 1), (0.95, 0), (0.95, 1)):
+        mean = (region.interval(level)[end] + 1.0) / 4.0
+        spread = (1 - sampled / dimensions) * mean * (1 - mean)
+        variance = sums.variances(mean - 0.5).max() + sums.rounding + spread
+        reach = two_sided(level) * math.sqrt(120 * variance) + sums.step / 2
+        assert abs(region.value - 120 * (mean - 0.5)) == pytest.approx(reach, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["sampled_vector", "sampled_hybrid"])

@@ -77,13 +77,9 @@ def rows_of(
             signed = -1 if item == "false" else 1
             means = [float(item == "false") + signed * mean for _, mean in arms]
             pairs = tuple((n, m) for (n, _), m in zip(arms, means, strict=True))
-            figures = {
-                "value": means[1] - means[0],
-                "arms": pairs,
-                "reports": sum(n for n, _ in arms),
-            }
             named = {"kind": "difference", "item": item, "segment": "trial=b", "unit": "share"}
-            found.append(of_window(at, **named, **figures))
+            figures = {"value": means[1] - means[0], "reports": sum(n for n, _ in arms)}
+            found.append(of_window(at, arms=pairs, **named, **figures))
     return found
 
 
@@ -164,8 +160,7 @@ def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
     assert early.boundary is None
     found = of_metric(PLANNED, rows_of(PLANNED, "dark", windows))
     assert (found.look, found.next_look) == (2, moment(START + 9 * WEEK))
-    scores = PLANNED.metric("dark").mechanism.scores(0)
-    assert scores is not None
+    scores: Any = PLANNED.metric("dark").mechanism.scores(0)
     # Both arms vary as reports do of which 0.32 say yes.
     spread = 0.32 * (1 - 0.32)
     noise = scores.variance(0.32) - spread
@@ -241,12 +236,20 @@ def test_the_noise_of_small_windows_does_not_make_looks_too_sure() -> None:
         assert getattr(noisy, field) == pytest.approx(getattr(plain, field), rel=1e-3)
 
 
+def test_a_small_arm_beside_a_large_one_varies_as_its_own_average_says() -> None:
+    scores: Any = PLANNED.metric("dark").mechanism.scores(0)
+    arms = [(1800, 0.02), (200, 0.5)]
+    # In three windows of the same devices, which keep their values.
+    variance = sum((2 * m * (1 - m) + scores.variance(m)) / (3 * n) for n, m in arms)
+    found = of_metric(PLANNED, rows_of(PLANNED, "dark", [arms] * 3))
+    assert found.errors == pytest.approx(0.48 / math.sqrt(variance))
+
+
 def test_few_reports_do_not_make_looks_too_sure() -> None:
     """Two arms of 20 devices, of which half have the value: all that they can answer."""
     once = DECIDED.replace("2026-04-01, looks: 4", "2026-01-15, looks: 1")
     plan, law = plan_of(once), stats.binom.pmf(range(21), 20, 0.5)
-    scores = plan.metric("dark").mechanism.scores(0)
-    assert scores is not None
+    scores: Any = plan.metric("dark").mechanism.scores(0)
     low, high = scores.values
     averages, wrong = low + (high - low) * np.arange(21) / 20, 0.0
     for one, other in itertools.product(range(21), repeat=2):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,11 +37,7 @@ def two_values(*epsilons: float, constant: bool, panel: int = 1) -> CompiledPlan
     """Return the plan of a metric of two values; the last level of a constant one is not sent."""
     kind = "constant" if constant else "first"
     changes = {"repeat": {"kind": kind, "limit": 1}, "window": PERIOD}
-    fields = {
-        **category("colour", 2, *epsilons),
-        **changes,
-        **({"panel": panel} if panel > 1 else {}),
-    }
+    fields = category("colour", 2, *epsilons) | changes | ({"panel": panel} if panel > 1 else {})
     fields["ladder"] = [{"epsilon": round(1e6 * each), "after": 0} for each in epsilons]
     return plan(1, 10, fields)
 
@@ -164,29 +161,52 @@ def test_differences_of_two_ranges_are_covered_and_found_as_stated() -> None:
     check_binomial(int(np.sum(np.abs(moved) > 1.95996 * errors)), SEEDS, 0.8, label=f"seed {SEED}")
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2, 4])
-@pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10)])
-def test_differences_of_few_reports_are_covered(epsilon: float, having: tuple[int, int]) -> None:
-    """Shares at their ends, too: every number of answers that there can be is looked at."""
-    made, n = two_values(epsilon, constant=False), 20
-    p, q = made.metrics[0].mechanism.pairs()[0]
-    every, laws, covering = np.arange(n + 1), [], 0.0
-    for true in having:
-        law = stats.binom.pmf(every, true, p)
-        laws.append(np.convolve(law, stats.binom.pmf(every, n - true, q))[: n + 1])
-    parts = [part_of(made, np.full((1, 1), yes), n) for yes in every]
-    later = [part_of(made, np.full((1, 1), yes), n, first=1) for yes in every]
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"), [("oue", 8), ("grr", 0.5), ("grr", 2), ("grr", 4)]
+)
+@pytest.mark.parametrize("having", [(20, 0), (0, 0), (1, 10), (1, 1), (0, 2)])
+def test_few_reports_are_covered(mechanism: str, epsilon: float, having: tuple[int, int]) -> None:
+    """Ranges, differences, a segment and all: every number of answers that can be is looked at.
+
+    With oue at epsilon 8 almost all yeses are true, and half of these are not said.
+    """
+    made, n = plan(1, 10, category("colour", 2, epsilon, mechanism=mechanism)), 20
+    [(p, q)] = made.metrics[0].mechanism.pairs()
+    every, pmf = np.arange(n + 1), stats.binom.pmf
+    laws = [np.convolve(pmf(every, k, p), pmf(every, n - k, q)) for k in having]
+    tables = [np.array([[n - yes, yes] + [n] * (mechanism == "oue")]) for yes in every]
+    places = ((0, ""), (1, ""), (0, "os=linux"))
+    windows = [[[*rows_of(made, "colour", [t], *place)] for t in tables] for place in places]
+    more, covering = (having[0] - having[1]) / n, np.zeros(3)
+    truths = sum(having) / n / 2, more, more / 2
     for one, other in itertools.product(every, every):
-        found = next(r for r in compared([later[one]], [parts[other]]) if r.item == "v1")
-        assert found.low is not None
-        assert found.high is not None
-        if found.low <= (having[0] - having[1]) / n <= found.high:
-            covering += laws[0][one] * laws[1][other]
-    assert covering >= 0.95
+        if (chance := laws[0][one] * laws[1][other]) > 1e-6:
+            rows = windows[0][other], windows[1][one], windows[2][one]
+            part, later, segment = (together(made, each) for each in rows)
+            whole = together(made, [*rows_of(made, "colour", [tables[one] + tables[other]])])
+            both, apart = together(made, rows[0] + rows[1]).records(), compared([later], [part])
+            nested = compared([segment], [_all_of(whole, segment)])
+            for at, each in enumerate((both, apart, nested)):
+                found: Any = next(r for r in each if r.item == "v1")
+                assert found.low <= getattr(found, "difference", found.value) <= found.high
+                covering[at] += chance * (found.low <= truths[at] <= found.high)
+    assert covering.min() >= 0.95
 
 
-def test_points_of_distributions_are_compared_as_shares_are() -> None:
-    """They are estimated from added counts, and end at 0 and 1 as well."""
+def test_reports_that_may_say_nothing_of_a_value_have_no_test() -> None:
+    """Those of hadamard are about one block of categories: they say yes, no or nothing."""
+    hadamard = {"name": "hadamard", "domain_size": 4, "blocks": 2}
+    made = plan(1, 10, category("colour", 4, 2.0) | {"mechanism": hadamard})
+    table = np.full((1, made.metrics[0].mechanism.count_length), 5)
+    part, later = (together(made, [*rows_of(made, "colour", [table] * 2, at)]) for at in (0, 2))
+    one = part.items["share", "v0"].drawn
+    assert one.region is None
+    [found] = [each for each in compared([later], [part]) if each.item == "v0"]
+    assert found.high == pytest.approx(math.sqrt(2) * one.interval()[1])
+
+
+def test_points_of_distributions_are_compared_by_normal_intervals() -> None:
+    """They are estimated from added counts, and their own intervals end at 0 and 1."""
     made, found = two_values(2.0, constant=False), []
     for first, yes in ((1, 20), (0, 0)):
         part = part_of(made, np.full((1, 1), yes), 20, first=first)
@@ -194,8 +214,10 @@ def test_points_of_distributions_are_compared_as_shares_are() -> None:
         row = next(each for each in rows_of(made, "colour", [table]) if each.item == "v1")
         point = replace(part.items["share", "v1"], drawn=estimate_of(row))
         found.append(replace(part, items={**part.items, ("cdf", "v1"): point}))
-    ends = {r.kind: (r.low, r.high) for r in compared([found[0]], [found[1]]) if r.item == "v1"}
-    assert ends["cdf"] == pytest.approx(ends["share"])
+    [apart] = [r for r in compared([found[0]], [found[1]]) if r.kind == "cdf"]
+    points = (each.items["cdf", "v1"].drawn for each in found)
+    reach = math.hypot(*(1.959964 * each.standard_error + each.half for each in points))
+    assert apart.high == pytest.approx(apart.difference + reach)
 
 
 def test_means_whose_intervals_do_not_end_at_the_range_are_compared_by_these() -> None:
@@ -252,7 +274,7 @@ def test_a_segment_is_compared_with_all_reports_of_which_it_is_a_part(constant: 
     found = []
     for one, other in zip(inside, inside + rest, strict=True):
         segment = part_of(made, one, own, segment="os=linux")
-        comparisons = compared([segment], [_all_of(made, other, segment)])
+        comparisons = compared([segment], [_all_of(part_of(made, other), segment)])
         found.append(next(each for each in comparisons if each.item == "v1"))
     ends = np.array([(each.low, each.high) for each in found])
     check_binomial(covered(ends, 0.0), SEEDS, 0.95, label=f"seed {SEED}")
@@ -261,10 +283,34 @@ def test_a_segment_is_compared_with_all_reports_of_which_it_is_a_part(constant: 
     check_variance(values, float(np.mean(errors**2)), label=f"seed {SEED}")
 
 
-def _all_of(made: CompiledPlan, yes: NDArray[np.int64], segment: RangePart) -> RangePart:
+def _all_of(whole: RangePart, segment: RangePart) -> RangePart:
     """Return all reports of the windows of a segment, which are named as one of all reports."""
-    whole = part_of(made, yes)
     return replace(whole, run=replace(whole.run, windows=segment.run.windows))
+
+
+def test_a_small_segment_differs_from_all_by_its_part_of_how_it_differs_from_the_others() -> None:
+    """Its own interval is that of a test, and that of the many others is normal."""
+    made = plan(1, 10, category("colour", 2, 0.5))
+    few, many = np.array([[13, 7]]), np.array([[300, 300]])
+    windows = (few, 0, "os=linux"), (few + many, 0, ""), (few, 1, ""), (many, 2, "")
+    segment, whole, alone, others = (
+        together(made, [*rows_of(made, "colour", [table], first, name)])
+        for table, first, name in windows
+    )
+    nested: Any = compared([segment], [_all_of(whole, segment)])
+    for found, apart in zip(nested, compared([alone], [others]), strict=True):
+        assert found.low == pytest.approx(600 / 620 * apart.low)
+        assert found.high == pytest.approx(600 / 620 * apart.high)
+
+
+def test_a_permanent_response_of_few_reports_is_compared_by_normal_intervals() -> None:
+    """The interval of a test would be of noise that is drawn anew."""
+    made, none = two_values(1.0, 2.0, constant=True), np.zeros((5, 1), dtype=np.int64)
+    few, more = part_of(made, none, 20), part_of(made, none + 10, 20, first=5)
+    segment, whole = part_of(made, none, 20, segment="os=linux"), part_of(made, none + 15, 30)
+    for each in compared([few], [more]), compared([segment], [_all_of(whole, segment)]):
+        found: Any = next(r for r in each if r.item == "v1")
+        assert found.high - found.low > 3.9 * found.standard_error
 
 
 def test_devices_of_different_panels_are_not_counted_as_the_same() -> None:
@@ -275,8 +321,7 @@ def test_devices_of_different_panels_are_not_counted_as_the_same() -> None:
     fresh = two_values(1.0, constant=False)
     yes = reports_of(fresh, np.random.default_rng(SEED))
     one, same = part_of(made, yes[0], first=first), part_of(fresh, yes[0], first=first)
-    assert [each.standard_error for each in one.records()] == pytest.approx(
-        [each.standard_error for each in same.records()]
-    )
+    errors = [[each.standard_error for each in part.records()] for part in (one, same)]
+    assert errors[0] == pytest.approx(errors[1])
     across = part_of(made, yes[0], first=first + 1)
     assert next(across.records()).standard_error > next(one.records()).standard_error
