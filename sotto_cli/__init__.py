@@ -98,8 +98,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, with the process's own arguments by default, and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    # Commands load much and leave few cycles: rarer collections spare a tenth of a start.
-    gc.set_threshold(10_000)
+    if arguments is None:
+        # Commands load much and leave few cycles: rarer collections spare a tenth of a start.
+        gc.set_threshold(10_000)
     # Matrices are small: a thread of numpy's for each core takes more time than it saves.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Streams that were closed before the start lead nowhere, also those of children: the next file
