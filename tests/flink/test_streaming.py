@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -26,6 +27,8 @@ def broker(archives, tmp_path_factory):
     broker.start()
     yield broker
     broker.stop()
+    # kafka-python leaves sockets of a broker that hangs up: here nobody is warned of them.
+    gc.collect()
 
 
 @pytest.fixture
