@@ -285,9 +285,9 @@ def share_estimate(
     )
 
 
-def share_region(value: float, noise: ShareNoise) -> ShareRegion | None:
+def share_region(value: float, noise: ShareNoise, *, beyond: bool = False) -> ShareRegion | None:
     """Return the region of an estimated share; None where its normal interval is close enough."""
-    return ShareRegion(value, noise) if noise.half else None
+    return ShareRegion(value, noise, beyond) if noise.half else None
 
 
 def kept_interval(

@@ -21,7 +21,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from mechanisms.estimate import Estimate, ShareNoise, ShareRegion, forged, nothing
+from mechanisms.estimate import Estimate, ShareNoise, forged, nothing, share_region
 from mechanisms.estimators.pooling import (
     PooledDifference,
     difference,
@@ -354,8 +354,7 @@ def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool)
         return replace(found, region=None) if beyond and found.scores else found
     base, step = sum(n * each.no for n, each in used), max(each.step for _, each in used)
     noise = ShareNoise(found.n, base, tuple((n, each.yes - each.no) for n, each in used), step)
-    region = ShareRegion(found.value, noise, beyond) if noise.half else None
-    return replace(found, region=region)
+    return replace(found, region=share_region(found.value, noise, beyond=beyond))
 
 
 def _unbounded(kind: str, item: PooledItem, metric: CompiledMetric) -> Estimate:
