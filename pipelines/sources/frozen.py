@@ -150,12 +150,14 @@ class _Frozen:
                 if number == 0:
                     self._kept.keep(self.name, _Kept(start, self._looked, block))
                 return records
-        _, sound = self._reader.bounds(start, self._end)
-        if self._rough and sound != self._end:
-            # Bytes after the last record are being written, or were torn: they are no damage. What
-            # was appended since the ends were frozen may be later than other partitions' ends.
-            self._rough, self._end = False, max(sound, start)
-            return self.look()
+        if self._rough:
+            self._rough = False
+            _, sound = self._reader.bounds(start, self._end)
+            if sound != self._end:
+                # Bytes after the last record are being written, or were torn: they are no damage.
+                # What was appended since the ends were frozen may be later than other partitions'.
+                self._end = max(sound, start)
+                return self.look()
         if not damaged:
             # The header of a segment without records.
             self._looked = self._end
