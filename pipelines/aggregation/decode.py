@@ -13,6 +13,7 @@ the chains of earlier periods, and keeps it for ever.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -86,14 +87,14 @@ def _seen(batch: Batch, registry: Registry) -> Batch:
     return replace(batch, **columns)
 
 
-#: Chains that a part is expected to have, at most.
-CHAINS = 1 << 18
+#: Chains that a part is expected to have, at most: their columns stay in the processor's cache.
+CHAINS = 1 << 16
 
 
 def parts_for(chains: Iterable[int], shards: int) -> int:
     """Return the number of parts, at most ``shards``, of a period whose first reports come.
 
-    The most ``chains`` count: reports of the run, chains of other periods.
+    The most ``chains`` count: a run's reports of one period, chains of other periods.
     >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([1000 * CHAINS], 64)
     (1, 1, 64)
     """
@@ -164,10 +165,11 @@ def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list
     else:
         # The product of the two may exceed 64 bits.
         order = np.lexsort((periods, shards))
-    cuts = np.flatnonzero(opens(shards[order], periods[order]))[1:]
+    ordered, shards, periods = everything.select(order), shards[order], periods[order]
+    cuts = [*np.flatnonzero(opens(shards, periods)).tolist(), len(order)]
     return [
-        replace(everything.select(at), shard=int(shards[at[0]]), period=int(periods[at[0]]))
-        for at in np.split(order, cuts)
+        ordered.select(slice(first, end), place=(int(shards[first]), int(periods[first])))
+        for first, end in itertools.pairwise(cuts)
     ]
 
 

@@ -180,20 +180,21 @@ def _place(state: State, rows: Rows) -> _Placed:
     entries = state.entries
     pseudonym, _ = state.pseudonyms.intern(rows.pseudonym[:, 0], rows.pseudonym[:, 1])
     entry, new = entries.intern(pseudonym, rows.chain[:, 0], rows.chain[:, 1])
-    entries["metric"][entry[new]] = rows.metric[new]
-    entries["event"][entry[new]] = rows.event[new]
-    entries["cell"][entry[new]] = rows.cell[new]
-    bound = (entries["metric"][entry] == rows.metric) & (entries["event"][entry] == rows.event)
-    bound &= entries["cell"][entry] == rows.cell
+    bound = np.ones(len(rows), dtype=np.bool_)
+    for name in ("metric", "event", "cell"):
+        column, own = entries[name], getattr(rows, name)
+        # New entries have the last ids.
+        column[len(column) - new.size :] = own[new]
+        bound &= column.take(entry) == own
 
     tag, bit = state.tags(rows), np.left_shift(np.uint8(1), rows.level)
     seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
     cell = entry * tags.shape[1] + rows.level
-    unseen = np.flatnonzero(bound & (seen[entry] & bit == 0))
+    unseen = np.flatnonzero(bound & (seen.take(entry) & bit == 0))
     # One of several payloads for one level is kept; the others then differ from it.
     tags.reshape(-1)[cell[unseen]] = tag[unseen]
-    agrees = bound & (tags.reshape(-1)[cell] == tag)
-    fresh = rows.countable & (countable[entry] & bit == 0)
+    agrees = bound & (tags.reshape(-1).take(cell) == tag)
+    fresh = rows.countable & (countable.take(entry) & bit == 0)
     _set_bits(seen, entry[unseen], bit[unseen])
     counts = np.flatnonzero(fresh & agrees)
     before = countable[entry[counts]]
@@ -217,7 +218,7 @@ def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.
     """Set a bit in the mask of each id. An id that has several has one set at a time."""
     while ids.size:
         masks[ids] |= bits
-        lost = np.flatnonzero(masks[ids] & bits == 0)
+        lost = np.flatnonzero(masks.take(ids) & bits == 0)
         ids, bits = ids[lost], bits[lost]
 
 

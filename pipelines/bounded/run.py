@@ -207,8 +207,8 @@ def aggregate(
         now = clock() if as_of is None else as_of
         trusted = trusted_until(max(clock(), as_of or 0), driver.registry)
         result = _finish(driver, source, as_of)
-        keep = runner.in_process
-        frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since, keep)
+        keep, period = runner.in_process, driver.registry.period
+        frozen = FrozenLog(source, driver.manifest, as_of, trusted, now, since, keep, period)
         total = result.size + frozen.size
         progress(result.size, total)
         while not (stopped := stop()) and (intent := frozen.take(max_reports)) is not None:

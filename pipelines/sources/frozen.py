@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.aggregation.rows import opens
 from pipelines.sources import source_of
 from pipelines.sources.base import LATEST, BoundedSource, Partition, Range
 from pipelines.storage.intent import Intent, LastRecord, WorkItem
@@ -239,7 +240,8 @@ class FrozenLog:
     to have been appended later, ms, are from the future: they are taken, and rejected, and give
     their time to no other record. ``now``: the time, ms, up to which the log is known once all is
     taken: when the ends were frozen. ``keep``: whether what is read is kept until it is read again,
-    by a job in this process. To other processes it crosses as the source.
+    by a job in this process. To other processes it crosses as the source. ``period``: length of a
+    budget period, ms.
 
     Raises AggregationError if a partition is not the one that it was when it was taken, or
     ``as_of`` or ``trusted`` lies before that.
@@ -254,6 +256,7 @@ class FrozenLog:
         now: int = EARLIEST,
         since: int | None = None,
         keep: bool = False,
+        period: int = LATEST,
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if trusted < clock:
@@ -282,7 +285,7 @@ class FrozenLog:
             if since is not None and each.name not in starts:
                 each.begin_at(since)
         self._ahead = np.zeros(0, _RECORD)
-        self._now = now
+        self._now, self._period = now, period
 
     def __reduce__(self) -> tuple[Callable[[BoundedSource], BoundedSource], tuple[BoundedSource]]:
         return source_of, (self.source,)
@@ -327,7 +330,8 @@ class FrozenLog:
         self._generation, self._clock = self._generation + 1, int(taken["append"][-1])
         # Damage before any record has no time.
         clock = None if self._clock == EARLIEST else self._clock
-        reports = int(taken["rows"].sum())
+        periods = np.flatnonzero(opens(taken["append"] // self._period))
+        reports = int(np.add.reduceat(taken["rows"], periods).max())
         time = max(self._clock, self._now) if all_taken else clock
         trusted = self._trusted if self.future else None
         return Intent(

@@ -58,9 +58,9 @@ class Intent:
     forget: tuple[str, ...] = ()
     #: The last budget period of which these may be; None where none are forgotten.
     last_period: int | None = None
-    #: At most so many are taken, but for a single message that has more; it decides into how many
-    #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
-    #: first time.
+    #: Reports that are taken of the budget period in which most were appended, at most. It decides
+    #: into how many parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports
+    #: come for the first time.
     reports: int = 0
     #: The time, ms, up to which the log is known then: ``clock``, or where nothing is left of the
     #: log, when the run began. Windows are complete by it. Release 0.4.0 wrote none.

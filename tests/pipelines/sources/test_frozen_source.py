@@ -231,6 +231,13 @@ def test_reports_are_never_fewer_than_a_message_can_have(tmp_path):
         assert intent.clock == clock
 
 
+@pytest.mark.parametrize(("period", "most"), [(10, 4), (30, 5), (1000, 6)])
+def test_a_run_says_how_many_reports_one_period_brings_at_most(tmp_path, period, most):
+    write(tmp_path, [[-1, 3, 9, 20], [5, 8, 31]])
+    intent = FrozenLog(tmp_path, MANIFEST, period=period).take(100)
+    assert intent.reports == most
+
+
 def test_no_log_and_empty_lanes_give_nothing(tmp_path):
     assert take_all(tmp_path / "none", 5) == []
     write(tmp_path, [[], []])
