@@ -4,24 +4,16 @@ Counts are all that estimation needs, and they add up, so everything above this 
 the rows into pieces as it likes. Bits are numbered as :func:`numpy.packbits` with
 ``bitorder="little"`` packs them: bit ``j`` of a row is bit ``j % 8`` of byte ``j // 8``.
 
-Two ways to sum bits, both in plain numpy:
-
-* a *carry-save adder tree* on 64-bit lanes for many rows of one group: a full adder turns three
-  lanes of weight w into one of weight w and one of weight 2w in five bitwise operations, 64
-  columns at a time, so that a row costs about five operations a lane (Harley and Seal; see
-  Muła, Kurz and Lemire, "Faster Population Counts Using AVX2 Instructions", 2018);
-* *byte lanes* for many small groups: every bit is spread to a byte, and 64-bit additions sum
-  eight columns at once, at most 255 rows before a byte could overflow.
+Bits are summed in *byte lanes*: every bit is spread to a byte, and 64-bit additions sum eight
+columns at once, at most 255 rows before a byte could overflow.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.arrays import Bytes, Ints, Words
+from mechanisms.arrays import Bytes, Ints
 from mechanisms.errors import ParameterError
 
 #: Rows that can be added in byte lanes before one could overflow.
@@ -30,35 +22,6 @@ _BYTE_ROWS = 255
 _SPREAD_ROWS = 16 * _BYTE_ROWS
 #: Reports whose keys are held at once.
 _KEYS = 32_768
-#: Groups of at least so many rows go through the adder tree, one by one.
-_TREE_ROWS = 8192
-#: Lanes of one operand of the adder tree: a few of them stay in the second-level cache.
-_TREE_LANES = 16384
-
-
-def bit_sums(rows: Bytes) -> Ints:
-    """Count the rows of ``(n, W)`` packed bits that have each bit set: ``(8 W,)`` ``int64``.
-
-    >>> bit_sums(np.array([[3], [5]], dtype=np.uint8))
-    array([2, 1, 1, 0, 0, 0, 0, 0])
-    """
-    n, width = rows.shape
-    if n == 0 or width == 0:
-        return np.zeros(8 * width, dtype=np.int64)
-    # A period is the shortest stretch that is whole rows and whole lanes at once.
-    period = math.lcm(width, 8)
-    slab_bytes = period * max(1, min(_TREE_LANES * 8, n * width // 64) // period)
-    slabs = n * width // slab_bytes
-    if n < _TREE_ROWS or slabs < 8:
-        return _sorted_bit_sums(rows, np.zeros(1, dtype=np.int64)).reshape(-1)
-    whole = slabs * slab_bytes // width
-    lanes = np.ascontiguousarray(rows[:whole]).reshape(slabs, slab_bytes).view(np.uint64)
-    total: Ints = np.zeros(8 * width, dtype=np.int64)
-    for weight, plane in _planes(lanes):
-        total += _plane_sums(plane, period).reshape(-1, 8 * width).sum(axis=0) << weight
-    if whole < n:
-        total += _sorted_bit_sums(rows[whole:], np.zeros(1, dtype=np.int64)).reshape(-1)
-    return total
 
 
 def grouped_bit_sums(rows: Bytes, groups: Ints, n_groups: int) -> Ints:
@@ -79,16 +42,7 @@ def grouped_bit_sums(rows: Bytes, groups: Ints, n_groups: int) -> Ints:
         order = _stable_order(groups, n_groups)
         rows, groups = rows.take(order, axis=0), groups.take(order)
     starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
-    ends = np.append(starts[1:], n)
-    large = ends - starts >= _TREE_ROWS
-    for start, end in zip(starts[large], ends[large], strict=True):
-        out[groups[start]] = bit_sums(rows[start:end])
-    # A run of small groups lies between two large ones.
-    edges = np.flatnonzero(np.diff(np.concatenate(([True], large, [True]))))
-    for first, last in edges.reshape(-1, 2):
-        begin, end = starts[first], ends[last - 1]
-        present = groups[starts[first:last]]
-        out[present] = _sorted_bit_sums(rows[begin:end], starts[first:last] - begin)
+    out[groups[starts]] = _sorted_bit_sums(rows, starts)
     return out
 
 
@@ -155,50 +109,3 @@ def _sorted_bit_sums(rows: Bytes, starts: NDArray[np.intp]) -> Ints:
     wide = counts.transpose(0, 2, 1).astype(np.int64)
     grouped = np.add.reduceat(wide, np.searchsorted(pieces, starts), axis=2)
     return grouped.reshape(8 * width, len(starts)).T
-
-
-def _planes(lanes: Words) -> list[tuple[int, Words]]:
-    """Add all rows of ``lanes``; return bit planes with their base-two weights."""
-    sums: list[Words | None] = []
-    waiting: list[Words | None] = []
-    for lane in lanes:
-        carry, weight = lane, 0
-        while True:
-            if weight == len(sums):
-                sums.append(None)
-                waiting.append(None)
-            total, other = sums[weight], waiting[weight]
-            if total is None:
-                sums[weight] = carry
-                break
-            if other is None:
-                waiting[weight] = carry
-                break
-            sums[weight], carry = _full_adder(total, other, carry)
-            waiting[weight] = None
-            weight += 1
-    planes = [*enumerate(sums), *enumerate(waiting)]
-    return [(weight, plane) for weight, plane in planes if plane is not None]
-
-
-def _full_adder(a: Words, b: Words, c: Words) -> tuple[Words, Words]:
-    partial = a ^ b
-    carry = a & b
-    total = partial ^ c
-    partial &= c
-    carry |= partial
-    return total, carry
-
-
-def _plane_sums(plane: Words, period: int) -> Ints:
-    """Count the set bits of each of the ``8 * period`` columns of a plane of whole periods."""
-    bits = np.unpackbits(plane.view(np.uint8), bitorder="little")
-    spread = bits.view(np.uint64).reshape(-1, period)
-    # Add whole stretches of periods first: long contiguous additions are the fast ones.
-    stretch = -(-len(spread) // _BYTE_ROWS)
-    whole = len(spread) // stretch
-    lanes = spread[: whole * stretch].reshape(whole, -1).sum(axis=0, dtype=np.uint64)
-    total: Ints = np.zeros(8 * period, dtype=np.int64)
-    for part in (lanes, spread[whole * stretch :]):
-        total += part.view(np.uint8).reshape(-1, 8 * period).sum(axis=0, dtype=np.int64)
-    return total

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.counting import bit_sums, grouped_bit_sums, grouped_counts
+from mechanisms.estimators.counting import grouped_bit_sums, grouped_counts
 
 
 def obvious_sums(rows):
     return np.unpackbits(rows, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+
+
+def bit_sums(rows):
+    return grouped_bit_sums(rows, np.zeros(len(rows), dtype=np.int64), 1)[0]
 
 
 def random_rows(seed, n, width):
