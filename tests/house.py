@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LIMITS = Path(__file__).with_name("house.txt")
 PACKAGES = ("mechanisms", "papers", "sotto", "clientsdk", "pipelines", "sotto_cli")
-OTHERS = ("tests", "benchmarks", "examples", "deploy")
+OTHERS = ("tests", "benchmarks", "examples", "deploy", "docs")
 INVERTED = re.compile(r"(Of|Where|What|Who|Whose)\b")
 NO_PROSE = re.compile(r"(noqa|type:|pragma|!/)|$")
 EXAMPLE = (">>>", "...", "---", "|")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.reference import GROUPS, documented, page, sections, source
+from docs.writers.mechanisms import GROUPS, documented, page, sections, source
 from mechanisms.registry import REGISTRY
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mechanisms.md"

@@ -15,11 +15,11 @@ from agreed_plans import PLAN_YAML
 
 import clientsdk
 import sotto_cli
+from docs.writers import commands
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
-from sotto_cli import reference
 
 ROOT = Path(__file__).parents[2]
 #: It is of 640 and a week of it costs 9.5.
@@ -233,7 +233,7 @@ def test_help_teaches(capsys, arguments, monkeypatch):
 def test_the_page_of_commands_is_up_to_date(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     page = (ROOT / "docs/reference/commands.md").read_text("utf-8")
-    assert page == reference.page(), "write it again with `make docs`"
+    assert page == commands.page(), "write it again with `make docs`"
 
 
 def test_a_shell_completes_every_command(capsys):

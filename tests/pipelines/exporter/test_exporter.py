@@ -28,8 +28,8 @@ from watched import (
     watched,
 )
 
+from docs.writers import metrics as page_of_metrics
 from pipelines.bounded.run import aggregate
-from pipelines.exporter import reference
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import WatchedResults
 from pipelines.exporter.families import Exposed, Snapshot, families
@@ -140,7 +140,7 @@ def test_labels_come_from_plans_alone(job):
 
 def test_the_page_lists_what_is_exposed(job, tmp_path):
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    assert page == reference.page(), "write it again with `make docs`"
+    assert page == page_of_metrics.page(), "write it again with `make docs`"
     shown, streamed = exposition(job.state, job.log), streaming(job.state, tmp_path)
     found = samples(shown)
     both = samples(streamed) | found

@@ -1,6 +1,6 @@
 """``docs/reference/tables.md``: every view and table of results, from their own comments.
 
-``python -m pipelines.results.reference`` prints the page, of the template ``tables.md.j2``.
+``python -m docs.writers.tables`` prints the page, of the template ``tables.md.j2``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``docs/reference/mechanisms.md``: every mechanism, from its docstring and its own figures.
 
-``python -m mechanisms.reference`` prints the page.
+``python -m docs.writers.mechanisms`` prints the page.
 """
 
 from __future__ import annotations
