@@ -107,7 +107,7 @@ def period_and_shard(key: bytes) -> tuple[int, int]:
 
 
 class Gathered:
-    """What the messages of a bundle were decoded to, under one registry, until it is emitted."""
+    """The decoded messages of a bundle, under one registry, until they are emitted."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry

@@ -67,7 +67,7 @@ Published: TypeAlias = tuple[bytes, bytes]
 
 
 class _EmittedDocuments(NamedTuple):
-    """What is known of the documents that have been emitted of a key."""
+    """The part of a key's state that says which documents have been emitted."""
 
     revision: int = 0  #: the last one; a time, ms
     armed: bool = False  #: whether the timer ``EMIT`` is set
@@ -81,7 +81,7 @@ def _revision(before: _EmittedDocuments) -> int:
 
 
 class Subject:
-    """What documents of one kind are about: how changes are added up, and documents made."""
+    """The subject of documents of one kind: adds changes up, and makes documents of the sum."""
 
     #: The name in log lines.
     name = ""

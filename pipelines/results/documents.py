@@ -144,7 +144,7 @@ _HEALTH = _Object(
 
 
 class Document(BaseModel, ABC):
-    """What all documents have in common.
+    """The base of all documents.
 
     :func:`parse` checks a document that it reads. A document that is made of rows is not checked
     before :attr:`record` serializes it: a SQL sink stores its rows as they are.

@@ -1,4 +1,4 @@
-"""What ``sotto estimates`` prints: chooses the estimates that are asked for, and lays them out.
+"""The output of ``sotto estimates``: chooses the estimates that are asked for, and lays them out.
 
 :class:`EstimateChoice` reads rows; :func:`table`, :func:`ranges`, :func:`effects` and
 :func:`retention` return them as lines for people.
