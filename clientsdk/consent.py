@@ -43,10 +43,10 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 
 
 class ConsentKeeper:
-    """Writes consent for one client, which documents it.
+    """Writes consent for one client, whose methods document it.
 
-    A client that is disabled has neither a store nor a counter here: source and ceilings are for a
-    store that is opened to write a withdrawal then, and nothing else is asked of it.
+    A client that is disabled has neither a store nor a counter here. It is asked for nothing but a
+    withdrawal, and a store is opened to write that.
     """
 
     def __init__(self, given: Opening, store: Store | None, counter: ItemCounter | None) -> None:
@@ -66,7 +66,7 @@ class ConsentKeeper:
         return Consent.WITHDRAWN if store.stopped or store.guard.withdrawal_noted() else said
 
     def groups(self) -> dict[str, Consent]:
-        """Return what was said of each of the plan's groups; the whole comes before a yes."""
+        """Return the consent to each of the plan's groups: a yes counts only if all is given."""
         whole = self.read()
         said = {name: consent_groups.of(self._store.said, name) for name, _ in self._plan.groups}
         if whole is Consent.GIVEN:
@@ -97,8 +97,8 @@ class ConsentKeeper:
     ) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
-        A note of the withdrawal is erased only while the file says the same, in a durable commit:
-        whatever stops this in between leaves consent withdrawn.
+        The note of a withdrawal is erased in a durable commit, while the file says the same as the
+        note: if anything stops this in between, consent stays withdrawn.
         """
         named = self.named(groups)
         if not isinstance(again, bool):
@@ -107,7 +107,7 @@ class ConsentKeeper:
             diagnostics.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
             return False
         if named is not None and not named:
-            # The person has agreed to none of them.
+            # The person has agreed to no group.
             return False
         self.finish_withdrawal()
         store = self._store
@@ -118,7 +118,7 @@ class ConsentKeeper:
             return self._stay_withdrawn()
         if again:
             with store.transaction(DURABLE if withdrawn else READ):
-                # The note alone is in the file now, and what it recorded is erased.
+                # A withdrawal that was only noted has now been written, and what it covers erased.
                 undone = store.consents
         try:
             written = self._write_agreement(ceilings, note, undone, named)
@@ -133,7 +133,7 @@ class ConsentKeeper:
         return self._given(named) if ceilings is None else bool(self.read())
 
     def _given(self, groups: Collection[str] | None) -> bool:
-        """Whether consent is given to all that was asked for; warn if a group's no stands."""
+        """Whether consent is given to all that was asked for; warn if some group has none."""
         if not self.read():
             return False
         asked = consent_groups.names(self._plan) if groups is None else groups
@@ -162,7 +162,7 @@ class ConsentKeeper:
         undone: int | None,
         groups: Collection[str] | None,
     ) -> bool:
-        """Write that consent is given, unless a withdrawal stands other than the ``undone`` one."""
+        """Write that consent is given, unless it was withdrawn again since ``undone``."""
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
             with store.transaction(DURABLE) as connection:
@@ -192,7 +192,7 @@ class ConsentKeeper:
     def _note_groups(self, store: Store) -> None:
         """Note beside the file whether some group is withdrawn, before the commit that writes it.
 
-        Whatever stops this in between leaves a group withdrawn, or all of them: see ``recovery``.
+        If anything stops this in between, one group stays withdrawn or all are: see ``recovery``.
         """
         if store.path is not None:
             noted = rollback_guard.group_noted(store.path)
@@ -204,15 +204,15 @@ class ConsentKeeper:
     def withdraw_groups(self, groups: Collection[str]) -> bool:
         """Withdraw consent to some groups; as a whole where that alone cannot be written.
 
-        That the store has a withdrawn group is noted beside it before the commit: a copy of the
-        file from before, put back, counts as withdrawn altogether.
+        A note beside the store says before the commit that a group is withdrawn: an older copy of
+        the file that is put back counts as withdrawn altogether.
         """
         if not groups:
             return True
         try:
             self._write_group_withdrawal(self._store, groups)
         except StoreError as error:
-            # Also where the guard could not follow: an older copy might not be noticed.
+            # A guard that could not be written counts too: an older copy might not be noticed.
             diagnostics.warn("withdrawal", _ALL_INSTEAD, str(error))
             return self.withdraw()
         self._counter.forget_lost()
@@ -233,10 +233,10 @@ class ConsentKeeper:
                 self._write_withdrawal(connection)
             store.withdrawn(stop_number)
         except GuardError:
-            # It is in the file, and an older copy of that might not be noticed: once more later.
+            # The file has it, but an older copy might not be noticed: it is written again later.
             pass
         except StoreError as error:
-            # A consent given again meanwhile may have lifted the note: then it is written anew.
+            # A consent given again since may have lifted the note: then the note is written anew.
             if not noted or (_is_lifted(store) and not store.guard.note_withdrawal()):
                 raise
             diagnostics.warn("withdrawal", _ERASED_LATER, str(error))
@@ -274,10 +274,10 @@ class ConsentKeeper:
                 rollback_guard.note_withdrawal(path)
                 noted = True
         if not _exists(path):
-            # It may have been found damaged, and set aside.
+            # The file may have been found damaged, and set aside.
             return damaged_files.erase_all(path)
         if not known:
-            # Whoever opens the file next writes the withdrawal, and erases.
+            # The next client that opens the file writes the withdrawal, and erases.
             if not noted:
                 raise StoreError(f"the withdrawal could not be noted beside {store_name(path)}")
             return False
@@ -287,7 +287,7 @@ class ConsentKeeper:
                     store.set_consent(connection, Consent.WITHDRAWN)
                 return store.finish_erasure()
         except (StoreError, OSError) as error:
-            # The second where the operating system gives no randomness.
+            # An OSError comes if the operating system gives no randomness.
             if noted:
                 return False
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
@@ -299,7 +299,7 @@ class ConsentKeeper:
         try:
             yield store
         finally:
-            # The interrupted call may still hold it, until the interrupt has gone through.
+            # The interrupted call may hold the store until the interrupt has gone through.
             with suppress(StoreError):
                 store.close()
 
@@ -331,12 +331,12 @@ class ConsentKeeper:
             store.finish_erasure()
 
     def _write_withdrawal(self, connection: Connection) -> None:
-        """Write it, whatever the clock or the operating system's randomness is good for now."""
+        """Write a withdrawal, even if the clock or the system's randomness fails now."""
         self._store.set_consent(connection, Consent.WITHDRAWN)
         # Without randomness the period cannot be advanced, which raises before anything changes.
         with suppress(StoreError):
             self._store.follow(connection, self._now_if_known())
-        # An item that another thread was counting meanwhile goes too.
+        # Items that another thread has counted since are forgotten too.
         self._counter.forget()
 
 

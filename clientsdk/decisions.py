@@ -34,10 +34,10 @@ class RecordingTerms:
     metric: CompiledMetric
     tally: str  #: ``"plan/metric"``.
     limit: int  #: Values a period.
-    cost: int  #: Of a chain at the last level that is sent, in micro-epsilon.
+    cost: int  #: What a chain costs at the last level that is sent, in micro-epsilon.
     own: bool  #: Whether each value is a chain of its own, so that memory alone decides about it.
     panels: int  #: The device answers in one of so many periods.
-    group: str | None  #: To which the person agrees, if the plan has groups.
+    group: str | None  #: The group that the person has to agree to, if the plan has groups.
 
 
 @frozen
@@ -46,8 +46,8 @@ class ReservoirEntry:
 
     seen: int  #: The recordings of the period under the metric's tally, with this one.
     kept: bool  #: Whether its chain displaces the one that is there.
-    held: int  #: Micro-epsilon that the reservoir has reserved.
-    reserved: int  #: Micro-epsilon of its chain from now on.
+    held: int  #: Micro-epsilon that the reservoir has reserved so far.
+    reserved: int  #: Micro-epsilon that it has reserved from now on.
 
 
 @frozen
@@ -55,17 +55,17 @@ class Repetition:
     """A report that is drawn from a permanent response."""
 
     seen: int  #: As of :class:`ReservoirEntry`.
-    binding: bytes  #: Of the response.
+    binding: bytes  #: The response's.
     response: bytes | None  #: None if this value is the one that it is drawn from.
     once: int  #: Micro-epsilon that the lifetime is charged.
 
 
 @frozen
 class Occurrence:
-    running: Count | None  #: To which it is added; None if one is begun.
-    seen: int  #: How often counting was begun in the period, if one is begun.
-    held: int  #: Micro-epsilon that are reserved already.
-    reserved: int  #: Micro-epsilon that will be.
+    running: Count | None  #: The count to add to; None if a new one is to begin.
+    seen: int  #: How often counting was begun in the period, with a new count if there is one.
+    held: int  #: Micro-epsilon reserved already.
+    reserved: int  #: Micro-epsilon reserved once a new count has begun.
 
 
 @frozen
@@ -108,23 +108,23 @@ class Decisions:
     ) -> None:
         self._store = store
         self._plan = plan
-        # Draws a reservoir's coin.
+        # This source draws a reservoir's coin.
         self._source = source
         self._counter = counter
         self._turn_of: tuple[Panel, int, int] | None = None
         self._turn = False
-        #: By tally of a metric that was over its budget: whether it is over the lifetime's.
+        #: Whether the lifetime was exceeded, by tally of each metric that was over budget.
         self.spent: dict[str, bool] = {}
         self.terms = made_once(plan, terms_of)
 
     def ignore_panels(self) -> None:
-        """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
+        """Answer in every period, for trials of a plan; reports are still sent under that plan."""
         self.terms = {name: replace(terms, panels=1) for name, terms in self.terms.items()}
 
     def refused(self, now: int, *, look: bool = True) -> Outcome | None:
         """Return why nothing can be recorded now, None if the store is to decide.
 
-        Unless it may ``look`` at the file, consent that another process was given counts later.
+        Consent that another process was given counts at once only if this may ``look`` at the file.
         """
         store = self._store
         if store.stopped or (store.consent is not GIVEN and not (look and self._consented())):
@@ -142,7 +142,7 @@ class Decisions:
         store = self._store
         with store.transaction(READ):
             if not store.consented:
-                # While the store is locked: consent that this process is given comes later.
+                # The store is locked here: consent that this process is given comes later.
                 store.deny(self._plan.metrics, Outcome.NO_CONSENT)
             return store.consented
 
@@ -167,7 +167,7 @@ class Decisions:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
-        # A measure that has begun goes on, whatever another process has used meanwhile.
+        # A measure that has begun goes on, however much room other processes have taken since.
         begun = terms.metric.measure is not None and not terms.own and self._is_reserved(terms)
         if not begun and store.outbox.room <= 0 and store.outbox.full(connection):
             store.deny([terms.metric], Outcome.STORE_FULL)
@@ -214,7 +214,7 @@ class Decisions:
         return seen
 
     def _sample(self, connection: Connection, terms: RecordingTerms) -> Outcome | ReservoirEntry:
-        """Keep one value of a period; what displaces an unsent chain takes over its charge."""
+        """Decide about a reservoir; a chain that displaces an unsent one takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         held = reservoirs.reserved(connection, terms.tally)
@@ -250,7 +250,7 @@ class Decisions:
             return Occurrence(count, begun, 0, 0)
         claim = claims.find(connection, store.period, terms.tally)
         if begun and (claim is None or claim.holder != claims.NOBODY):
-            # Another client counts them, or another version of the plan has used the period.
+            # Another client counts the items, or another version of the plan has used the period.
             return self._refuse(terms, Outcome.PERIOD_FULL)
         held = claim.cost if claim else 0
         reserved = max(held, terms.cost)
@@ -279,13 +279,13 @@ class Decisions:
         return store.accounts.allow(store.ceilings, store.own, cost, lifetime)
 
     def _over_budget(self, terms: RecordingTerms, lifetime: int) -> Outcome:
-        """Refuse what costs the lifetime so much, and note whether that is what it has not left."""
+        """Refuse a value for its cost; note whether the lifetime cannot bear ``lifetime`` more."""
         store = self._store
         self.spent[terms.tally] = not store.accounts.lasts(store.ceilings, store.own, lifetime)
         return self._refuse(terms, Outcome.OVER_BUDGET)
 
     def _refuse(self, terms: RecordingTerms, outcome: Outcome) -> Outcome:
-        """Remember that the outcome is the same while the store is in this period."""
+        """Return an outcome, and remember it for the metric while the store is in this period."""
         plan, store, metric = self._plan, self._store, terms.metric
         until = min((store.period + 1) * plan.period, plan.expires)
         store.refusals[metric.name] = Refusal(outcome, metric.plain, store.earliest, until)

@@ -44,7 +44,7 @@ class Count:
         self._identity = store.identity
         source = draws.for_one(source)
         self._id = draws.identifier(source)
-        #: Under which the claim is held.
+        #: The holder's name in the claim.
         self.holder: bytes = draws.identifier(source)
         self.jitter: int = uniform_below(plan.resolution, source)
         end = (store.period + 1) * plan.period
@@ -90,17 +90,17 @@ class ItemCounter:
         self._plan = plan
         self._source = source
         self._process = os.getpid()
-        #: In a process that was forked, the parent's until ``bool`` of this object is taken.
+        #: In a child of a fork these are the parent's until ``bool`` of this object is taken.
         self.begun: list[Count] = []
 
     def __bool__(self) -> bool:
         if self.begun and self._process != os.getpid():
-            # They are the parent's, which will draw from them.
+            # The counts are the parent's, which will draw from them.
             self.begun.clear()
         return bool(self.begun)
 
     def under_way(self, connection: Connection, metric: CompiledMetric, now: int) -> Count | None:
-        """Return the count to which an item is added; None if more is to be decided."""
+        """Return the count to which an item is added; None if a full decision is needed."""
         store, plan = self._store, self._plan
         if store.stopped or not store.agreed(metric.group) or store.period_at(now) != store.period:
             return None
@@ -121,7 +121,7 @@ class ItemCounter:
     ) -> Count:
         """Claim the items of the store's period, in a transaction, and return an empty count.
 
-        ``cell`` is that of the plan's segments in which the first item is recorded, for all.
+        ``cell`` is the cell of segments in which the first item is recorded; all count in it.
         """
         count = Count(self._store, self._plan, metric, tally, self._source, cell)
         last = self._plan.period_of(count.event + metric.horizon)
@@ -133,7 +133,7 @@ class ItemCounter:
         self.begun.append(count)
 
     def discard(self, count: Count) -> None:
-        # Another thread may have dropped it.
+        # Another thread may have dropped the count.
         with suppress(ValueError):
             self.begun.remove(count)
 
@@ -147,7 +147,7 @@ class ItemCounter:
                 self.discard(count)
 
     def lapse(self, now: int) -> None:
-        """Drop all counts if, seen in a transaction, nothing may be recorded any more."""
+        """Drop all counts if nothing may be recorded any more, as a transaction shows."""
         if self:
             store, plan = self._store, self._plan
             with store.transaction(READ):
@@ -162,7 +162,7 @@ class ItemCounter:
         store, plan = self._store, self._plan
         for count in list(self.begun):
             if count.period > store.period:
-                # The clock was ahead then, and the ledger has gone back.
+                # The clock was ahead when counting began, and the ledger has gone back since.
                 self.discard(count)
         reached = max(store.period, plan.period_of(now))
         if all(count.period >= reached for count in self.begun):

@@ -38,7 +38,7 @@ SENDERS, CONNECTIONS = 0.4, 0.5
 
 
 class Unshared:
-    """Stays in the process that made it."""
+    """An object that stays in the process that made it: it cannot be pickled or copied."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
@@ -51,17 +51,17 @@ class Forkable:
     """Holds a resource that must not cross a fork: unless overridden, it stays with the parent."""
 
     def before_fork(self) -> None:
-        """Release the resource, and keep it from being taken until one of the others is called."""
+        """Release the resource, and let nobody take it until one of the other two is called."""
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Let the resource be taken again."""
 
     def after_fork_in_child(self) -> None:
-        """Go on, as another process."""
+        """Let the resource be taken again, in a process that does not have it."""
 
 
-# Held during a fork, and while a process finds out that it is the child of one. Reentrant: a
-# signal handler may fork.
+# The guard is held during a fork, and while a process finds out that it is the child of one. It is
+# reentrant, since a signal handler may fork.
 _guard = RLock()
 #: The process that took the guard last.
 _holder = 0
@@ -97,7 +97,8 @@ def wiped_by_forks() -> mmap | None:
         memory.madvise(_NO_ADVICE)
     except OSError:
         return memory
-    # Older user-mode emulators take any advice, and follow none.
+    # The system took an advice that does not exist, as older user-mode emulators do: they follow
+    # none.
     return None
 
 
@@ -112,7 +113,7 @@ class NoFork:
 
 
 def _take_guard() -> RLock:
-    """Take the guard, which a fork without hooks may have left with a thread that is not here."""
+    """Take the guard, or a new one if a fork without hooks left it with a thread of the parent."""
     global _guard, _holder
     while True:
         held = _guard

@@ -1,4 +1,4 @@
-"""A preview of what would be sent, found out by sending it: from a copy of the store, into memory.
+"""A preview of what would be sent: a copy of the store is sent into memory.
 
 The sender works on the copy, so that the messages are the very ones, byte for byte, that it would
 publish. The store itself is only read.
@@ -120,7 +120,8 @@ class Preview:
 
 def preview(store: Store, original: Sender, now: int) -> Preview:
     """Return what flushes would send, one now and one whenever something is due."""
-    # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
+    # The copy is opened before the transaction: a fork keeps new stores away while it waits for
+    # transactions.
     copy = _blank(store.plans.opened, store.own, store.clock)
     try:
         with store.transaction(READ) as connection:
@@ -133,7 +134,7 @@ def preview(store: Store, original: Sender, now: int) -> Preview:
         publisher = MemoryPublisher()
         return _played(copy, original.over(copy, publisher), publisher, now)
     finally:
-        # The interrupted call may still hold the copy, until the interrupt has gone through.
+        # The interrupted call may hold the copy until the interrupt has gone through.
         with suppress(StoreError):
             copy.close()
 
@@ -157,7 +158,7 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
             plan = stored_plan(connection, int(numbers[0][0]))
             copy = _blank(plan, Ceilings(*ceilings), lambda: now)
             connection.backup(copy.database.connected())
-        # A file of the release before lacks tables.
+        # A file of an earlier release may lack tables.
         schema.prepare(copy.database.connected())
         with copy.transaction(READ) as memory:
             copy.adopt(memory)
@@ -173,7 +174,7 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
 
 
 def _blank(plan: CompiledPlan, own: Ceilings, clock: Callable[[], int]) -> Store:
-    """Return an empty store in memory, for what another one holds."""
+    """Return an empty store in memory, into which another store's content can be copied."""
     copy = Store(None, plan, own, SystemSource(), clock)
     copy.database.open(copy)
     return copy
@@ -186,7 +187,7 @@ def _played(copy: Store, sender: Sender, publisher: MemoryPublisher, now: int) -
     with copy.transaction(WRITE) as memory:
         measured = measures.under_way(memory, copy.plans.get)
         ages = tuple(name for (name,) in memory.execute("SELECT tally FROM first_use ORDER BY 1"))
-        # An answer is drawn once, and not here.
+        # A measure's answer is drawn once, and not for a preview.
         measures.erase(memory)
     while True:
         sender.flush(moment, FlushTask())

@@ -68,7 +68,7 @@ class Recorder:
     def attempt(
         self, metric: CompiledMetric, symbol: Symbol, now: int, consent: ConsentKeeper
     ) -> Outcome:
-        """Record as :meth:`record` does, also where something else decides, or the store fails.
+        """Record as :meth:`record` does; also answer if nothing can be recorded or the store fails.
 
         The symbol of a measure is the amount that is added to it.
         """
@@ -81,7 +81,7 @@ class Recorder:
             elif outcome is BAD_CLOCK:
                 diagnostics.warn("clock", _BAD_CLOCK)
         except (StoreError, OSError) as error:
-            # The second where the operating system gives no randomness.
+            # An OSError comes if the operating system gives no randomness.
             outcome = STORE_FULL
             diagnostics.warn("store", "values are being dropped: %s", str(error))
         if outcome is NO_CONSENT or outcome is EXPIRED:
@@ -91,7 +91,7 @@ class Recorder:
             else:
                 ending = str(self._plan.ending(self._plan.expires))
                 diagnostics.warn(ending, "values are being dropped: %s", ending, quiet=math.inf)
-        # No line tells of a use that a measure counts.
+        # The log must not tell of a use that a measure counts.
         if metric.measure is None:
             self._say_if_spent(metric, outcome)
             if diagnostics.wanted("debug"):
@@ -150,10 +150,10 @@ class Recorder:
     def attend(self, now: int, *, closing: bool = False) -> None:
         """Begin the measures of a period at the first use in it, and note a day of use.
 
-        Every period in which the SDK runs is answered, whatever is counted: a report must not say
-        by its existence that there was something to count. Responses of the measure ``used`` are
-        written again when a client starts, in each step of the resolution, and ``closing``. A
-        failure, as of a full disk, is left to the next use.
+        A measure answers for every period in which the SDK runs, even if nothing was counted: a
+        report must not say by its existence that something was. Responses of the measure ``used``
+        are written again when a client starts, in each step of the resolution, and at the end
+        (``closing``). If this fails, as on a full disk, the next use tries again.
         """
         store, plan = self._store, self._plan
         responds = self._responds
@@ -179,19 +179,19 @@ class Recorder:
                         written += self._respond(terms)
                     found.append(outcome)
                 consents, period = store.consents, store.period
-            # No branch and no loop: the line of an interrupt would say that there was a use.
+            # This is no branch and no loop: an interrupt's line would tell that there was a use.
             self._written.update(dict.fromkeys(written, (period, consents)))
             # Handlers of the app's log run below, and may look at frames.
             written.clear()
             if responds:
-                # The log still has the response before, and two of them may show a use in between.
+                # The log still has the response before, and the two may show a use in between.
                 store.erasure.clean_log()
             else:
                 store.scrub_since(owed)
         except (StoreError, OSError):
             return
         except BaseException as error:
-            # An interrupt: no frame keeps what was used.
+            # After an interrupt, too, no frame keeps what was used.
             written.clear()
             drop_locals(error)
             raise
@@ -219,14 +219,14 @@ class Recorder:
         return ACCEPTED
 
     def _respond(self, terms: RecordingTerms) -> list[str]:
-        """Write a response again, drawn anew from *yes* after a use; return its tally if it was.
+        """Write a response again, drawn anew from *yes* after a use; then return its tally.
 
-        Both are the same draws and the same write.
+        With a use and without, the draws are the same, and so is the write.
         """
         store, tally = self._store, terms.tally
         drawn_for = store.identity.pseudonym, self._source, self._plan.resolution
         before, drawn = store.states[tally], measures.response(terms.metric, True, *drawn_for)
-        # A use must not show in the answers of two periods: one that was not written is lost.
+        # A use must not show in the answers of two periods: if it was not written, it is lost.
         now = store.period, store.consents
         used = self._uses.get(tally) == now != self._written.get(tally)
         store.states[tally] = drawn if used else before
@@ -234,7 +234,7 @@ class Recorder:
         return [tally] if used else []
 
     def _begin(self, connection: Connection, terms: RecordingTerms, now: int) -> Outcome:
-        """Begin a measure unless it has begun; one that is answered at once is answered."""
+        """Begin a measure unless it has begun; draw the answer of one that answers at once."""
         store, plan, metric = self._store, self._plan, terms.metric
         decided = self.decisions.decide(connection, terms, now)
         if decided is BEGUN:
@@ -242,7 +242,7 @@ class Recorder:
         first = period = store.period
         at_once = metric.measure is not None and metric.measure.at_once
         if at_once and decided not in _NOTHING_KEPT:
-            # Noted also where it is not the device's turn.
+            # The first use is noted even if it is not the device's turn.
             first = measures.first_use(connection, terms.tally, period)
         if isinstance(decided, Outcome):
             return decided
@@ -280,7 +280,7 @@ class Recorder:
         measures.rewrite(store.database.cursor, tally, state)
 
     def _count_on(self, metric: CompiledMetric, symbol: Symbol, now: int) -> bool:
-        """Count an item if its count is begun; False if more is to be decided."""
+        """Count an item if its count has begun; False if a full decision is needed."""
         with self._store.transaction(READ) as connection:
             count = self.counter.under_way(connection, metric, now)
             if count is not None:

@@ -58,8 +58,8 @@ class SendLock(Forkable):
     def __init__(self, path: str | None) -> None:
         self._path = None if path is None else f"{path}{SUFFIX}"
         self._process = os.getpid()
-        # Kept as an attribute before it is locked: an interrupt can then leave the lock to the
-        # next flush of this client, and never to nobody.
+        # The file is an attribute before it is locked: after an interrupt the next flush of this
+        # client finds the lock, and it is never lost.
         self._descriptor: int | None = None
         # The rest is kept here if there is no file to write it to.
         self._rest: Rest | None = None

@@ -44,7 +44,7 @@ class Outgoing:
     def sender(self) -> Sender:
         """The sender, loaded when something may be due: in most runs of a tool nothing is."""
         if self._sender is None:
-            # Without a fork in the middle of the import, whose child would wait for it for ever.
+            # No fork may come in the middle of the import: its child would wait for it for ever.
             with NoFork():
                 from clientsdk.sending.sender import Sender
 
@@ -72,7 +72,8 @@ class Outgoing:
     def in_background(self, resolution: int) -> Worker:
         """Return a thread that sends what is due, started if something waits.
 
-        It is not kept here: of that cycle a client that is dropped would stay, with its file open.
+        No attribute keeps it: that would be a cycle, and a client that is dropped would stay alive
+        with its file open.
         """
         store = self._store
         worker = Worker(store, resolution, self._now, self.next_due, self.flush)
@@ -113,9 +114,9 @@ class Outgoing:
         return None
 
     def settle(self, now: int) -> None:
-        """Draw from what was counted in periods that are over; if that fails, again later.
+        """Draw from what was counted in periods that are over, and begin the measures of this one.
 
-        Also begin to measure in a period that has come.
+        If the draw fails, a later call tries again.
         """
         self._recorder.attend(now)
         if self._counter.begun:
@@ -147,7 +148,7 @@ class Outgoing:
             store.finish_erasure()
             note = idle.note_of(store, now)
         except BaseException:
-            # The interrupted call may still hold the store, until the interrupt has gone through.
+            # The interrupted call may hold the store until the interrupt has gone through.
             with suppress(StoreError):
                 store.close()
             raise

@@ -29,7 +29,7 @@ def open_parts(given: Opening) -> ClientParts:
     """Open a client's store, in memory if the client is disabled, and make what works on it."""
     plan, settings, now, source = given.plan, given.settings, given.now, given.source
     if settings.disabled:
-        # It signs nothing: what signs need not be installed.
+        # A disabled client signs nothing: the library for that need not be installed.
         plan = replace(plan, authentication="none")
     path = None if settings.disabled else given.file
     store = open_store(path, plan, given.ceilings, if_known(now), source, settings.quota)

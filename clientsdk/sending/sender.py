@@ -69,8 +69,8 @@ class Report(NamedTuple):
 class Due(NamedTuple):
     """How many ms are left until the first due chain of one pseudonym is too late."""
 
-    left: int | None  #: Of all; None if all are too late already.
-    untried: int | None  #: Of those that came due since the last attempt; None if there are none.
+    left: int | None  #: Among all; None if all are too late already.
+    untried: int | None  #: Among those due since the last attempt; None if there are none.
 
 
 class ChargedBatch(NamedTuple):
@@ -118,8 +118,8 @@ class Sender:
                 self._thread = threading.get_ident()
                 return self._flush(now, task)
         finally:
-            # Without asking: an interrupt may have come right after it was acquired. No call from
-            # here to the release: an interrupt arrives at calls.
+            # Released without a test of a flag: an interrupt may have come right after it was
+            # acquired. There is no call before the release, since interrupts arrive at calls.
             try:  # noqa: SIM105
                 database.sending.release()
             except RuntimeError:
@@ -175,14 +175,15 @@ class Sender:
         return error or next(iter(self._unreadable.values()), None)
 
     def _choose(self, now: int, task: FlushTask) -> tuple[Pseudonym | None, bool]:
-        """Return a pseudonym of which something is due, and whether anything may be sent now.
+        """Return the pseudonym whose turn it is, or None, and whether to go on.
 
-        Those with something that was not tried yet have their turns whatever became of others'
-        attempts. While others rest it is the one that was chosen last; later the most urgent one
-        or, if none is urgent, each is as likely as any other. If several are due, the others begin
-        to rest before anything is sent: an attempt that seems to fail may have arrived. One whose
-        attempt failed waits by itself, and takes no turn from another. A pseudonym whose chains
-        are all too late has nothing to send: they are erased, and nothing rests.
+        A flush does not go on if all that is due has to wait. Pseudonyms with something that was
+        not tried yet take turns, whatever became of others' attempts. While the others rest, the
+        turn is that of the one chosen last; afterwards the most urgent one is chosen or, if none is
+        urgent, any by chance. If several are due, the others begin to rest before anything is sent:
+        an attempt that seems to fail may have arrived. A pseudonym whose attempt failed waits by
+        itself, and takes no turn from another. If all chains of a pseudonym are too late, they are
+        erased, and no other rests for it.
         """
         latest = self._latest_end(now)
         kept = {
@@ -195,7 +196,7 @@ class Sender:
         slack = {name: each.left for name, each in due.items() if each.left is not None}
         for lapsed in sorted(due.keys() - slack.keys()):
             task.lapses += self._charge(now, lapsed).lapses
-        # Only what no attempt has failed for: what one pseudonym is answered is no part of it.
+        # Turns go by what was not tried yet: the answer to one pseudonym must not move another.
         untried = {name: each.untried for name, each in due.items() if each.untried is not None}
         waits = {name: wait for name, wait in kept.items() if name in slack}
         chosen = self._turn(untried, now, window, task)
@@ -219,7 +220,10 @@ class Sender:
     def _turn(
         self, untried: dict[Pseudonym, int], now: int, window: int, task: FlushTask
     ) -> Pseudonym | None:
-        """Return whose turn it is of those with something untried; the others begin to rest."""
+        """Return the pseudonym with something untried whose turn it is; the others begin to rest.
+
+        None is returned if there is none, or if it is the turn of one that has nothing untried.
+        """
         rest = self._lock.rest
         # A rest would last too long if the clock was set back or the file is damaged.
         if rest is not None and rest.since <= now < rest.until <= self._latest_end(now):
@@ -251,10 +255,10 @@ class Sender:
         *,
         alone: bool,
     ) -> None:
-        """Give waits whose ends were missed by far other ends: they must not be sent together.
+        """Draw new ends for waits whose ends were missed by far: they must not be sent together.
 
-        One goes now if they are ``alone``, with nothing else that may go beside them. An app that
-        runs for moments at a time would else miss each end.
+        If they are ``alone``, with nothing else that may be sent now, one of them keeps its end and
+        is sent. Without that, an app that runs for moments at a time would miss every end.
         """
         ready = sum(wait.until <= now for wait in waits.values())
         missed = {name: slack[name] for name, wait in waits.items() if wait.until < now - MISSED}
@@ -272,9 +276,9 @@ class Sender:
     def _conclude(
         self, pseudonym: Pseudonym, begun: int, took: int, task: FlushTask, error: SottoError | None
     ) -> None:
-        """Have a pseudonym wait whose attempt failed; nothing of it has a part in others' turns.
+        """Have a pseudonym wait if its attempt failed; others' turns do not depend on it.
 
-        An attempt does not try reports that come due while it lasts.
+        Reports that come due while an attempt lasts are no part of it.
         """
         now = begun + took
         waits = self._lock.waits
@@ -283,7 +287,7 @@ class Sender:
             failures = min(failures + 1, MANY)
             seconds = 0.0
             if task.backs_off:
-                # As long as a turn may be put off, so that an outage brings no two together.
+                # A wait lasts as long as a turn may be put off: an outage brings no two together.
                 longest = min(max(backoff.LONGEST, task.window / 1000), task.slack / 2000)
                 longest = max(backoff.FIRST, longest)
                 seconds = backoff.delay(failures, error.retry_after, longest)
@@ -293,9 +297,9 @@ class Sender:
         self._keep_waits(waits, now, task)
 
     def _due(self, now: int, waits: dict[Pseudonym, Wait]) -> tuple[dict[Pseudonym, Due], int]:
-        """Return for each pseudonym with due chains what is due.
+        """Return how urgent each pseudonym with due chains is, and the coarsest resolution.
 
-        Also returns the coarsest resolution of the plans of what was not tried yet.
+        The resolution is that of the plans of all that was not tried yet, 0 if there is nothing.
         """
         due: dict[Pseudonym, Due] = {}
         resolution = 0
@@ -329,7 +333,7 @@ class Sender:
     def _renewed(
         self, connection: Connection, now: int, tried: dict[Pseudonym, int]
     ) -> set[tuple[int, int, int, int]]:
-        """Return period, plan, metric and event of chains with a further level since an attempt."""
+        """Return period, plan, metric and event of chains with a level due since an attempt."""
         renewed = set()
         for (period, signed), since in tried.items():
             for number, index, event, jitter in outbox.due_jitters(connection, since, period):
@@ -342,7 +346,7 @@ class Sender:
         return renewed
 
     def _of_others(self, connection: Connection, pseudonym: Pseudonym, now: int) -> set[int]:
-        """Return the plans whose chains of that period have its other pseudonym."""
+        """Return the plans whose chains of that period go by the period's other pseudonym."""
         numbers = outbox.due_plans(connection, now, pseudonym.period)
         plans = {number: self._plan(connection, number) for number in numbers}
         return {
@@ -354,7 +358,7 @@ class Sender:
     def _charge(self, now: int, only: Pseudonym | None, through: int | None = None) -> ChargedBatch:
         """Charge for what is due, of all pseudonyms or one, and erase what has lapsed.
 
-        It is what was due at ``through``, or at ``now``.
+        Chains count as due that were due at ``through`` or, if that is None, at ``now``.
         """
         through = now if through is None else through
         store = self._store
@@ -391,7 +395,7 @@ class Sender:
                         if report.chain.charged:
                             found.append((chain, report))
                             continue
-                        # It says that it is due, and none of its levels is.
+                        # The file has it as due, and none of its levels is.
                         reason = "damaged"
                     reasons.append(reason)
                     lapsed.append(chain)
@@ -413,7 +417,7 @@ class Sender:
                 store.erasure.schedule(connection)
         lapses = NO_LAPSES
         if reasons or store.lapsed or store.misdated:
-            # With those that were erased before anything was to be sent.
+            # Chains that the store erased since the last flush are counted here too.
             lapses = Lapses(**Counter(reasons)) + Lapses(expired=store.lapsed, clock=store.misdated)
             store.lapsed = store.misdated = 0
         return ChargedBatch(reports, lapses, store.consents, len(chains) == BATCH, signers)
@@ -425,7 +429,7 @@ class Sender:
         width = metric.sent * metric.payload_width
         fits = len(chain.payloads) == width and 0 <= chain.cell < plan.cells
         if not (fits and 0 <= chain.charged <= metric.sent):
-            # It cannot be one that was drawn under the plan.
+            # No chain that was drawn under the plan is like that.
             return "damaged"
         if moment >= plan.expires:
             return "expired"
@@ -445,7 +449,7 @@ class Sender:
             self._unreadable[number] = error
             return None
         except ModuleNotFoundError as error:
-            # A client of another plan has opened the file.
+            # This client was opened with another plan, whose reports are not signed.
             self._unreadable[number] = StoreError(str(error))
             return None
         return plan
@@ -457,9 +461,10 @@ class Sender:
         found: list[tuple[StoredChain, Report]],
         ceilings: Ceilings,
     ) -> bool:
-        """Charge for those of a period's reports that are not paid, given with their chains before.
+        """Charge for those reports of a period that are not paid; return whether that was possible.
 
-        All of them or, where a lowered ceiling forbids that, none: then False.
+        ``found`` has each report with its chain as it was before. Either all are charged for or,
+        where a lowered ceiling forbids that, none.
         """
         paid, cost, degraded = True, 0, 0
         for before, report in found:
@@ -497,7 +502,7 @@ class Sender:
     def _synced(
         self, batch: ChargedBatch, published: list[Report], buffered: Buffered
     ) -> list[Report]:
-        """Return what is safe: all of it, or nothing where consent was withdrawn meanwhile."""
+        """Return the reports that are handed over for good: all, or none without consent."""
         if self._may_leave(batch):
             _publish_errors_only(buffered.sync)
             return published
@@ -513,7 +518,7 @@ class Sender:
         return stands and not store.stopped and not store.guard.withdrawal_noted()
 
     def _note_delivery(self, reports: list[Report]) -> None:
-        """Erase the chains that are through; write when the next level of the others is due."""
+        """Erase chains whose last level was sent; write when the others' next level is due."""
         if not reports:
             return
         through: list[StoredChain] = []

@@ -55,7 +55,7 @@ class FlushTask:
         self.again: float = math.inf
         #: Milliseconds until the chosen pseudonym's first chain is too late.
         self.slack: int = 0
-        #: Until when (ms) what is sent came due; None for all that is due.
+        #: Only what came due by then (ms) is sent; None for all that is due.
         self.through: int | None = None
         self.sent: int = 0
         self.lapses: Lapses = NO_LAPSES

@@ -36,7 +36,7 @@ QUIET = 3600.0
 
 NAME = "sotto-sender"
 
-#: Those whose thread runs, in this process.
+#: The workers of this process whose threads run.
 _running: set[Worker] = set()
 
 
@@ -72,8 +72,9 @@ class Worker(lifecycle.Forkable):
         self.idle = True
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
-        # Released to wake the thread. It may interrupt itself: a signal handler may record. An
-        # Event's lock may not, and queue loads four modules in the run of a tool.
+        # The lock is released to wake the thread. A release may interrupt another, since a signal
+        # handler may record; with an Event it may not, and queue loads four modules in a tool's
+        # run.
         self._call = threading.Lock()
         self._call.acquire(blocking=False)
         self._asleep_until = -NEVER
@@ -85,14 +86,14 @@ class Worker(lifecycle.Forkable):
         self._ending = False
 
     def start(self) -> None:
-        """Start the thread unless it runs; where there is none to be had, a later call may."""
+        """Start the thread unless it runs; if none can be started, a later call tries again."""
         if self._process != os.getpid():
             self._renew()
         if not self.idle or self._ending or lifecycle.exiting():
             return
         lifecycle.attend_exit()
-        # No lock, which an interrupt could leave held: of two that are started at once, the one
-        # that is not noted last ends at once.
+        # There is no lock, which an interrupt could leave held: if two threads are started at once,
+        # the one that was not noted last ends at once.
         self._thread = thread = threading.Thread(target=self._run, name=NAME, daemon=True)
         try:
             thread.start()
@@ -103,7 +104,7 @@ class Worker(lifecycle.Forkable):
         """Start or wake the thread where a recording gives a reason to."""
         if self.idle:
             if outcome is not Outcome.NO_CONSENT and outcome is not Outcome.STORE_FULL:
-                # Whatever became of this value: there may be older ones to be sent.
+                # Even if this value is not accepted, older ones may be there to be sent.
                 self.start()
         elif outcome is Outcome.ACCEPTED:
             self.wake()
@@ -125,7 +126,7 @@ class Worker(lifecycle.Forkable):
         self._call_it()
 
     def _call_it(self) -> None:
-        # It may be released already: one call is enough.
+        # The lock may be released already: one call is enough.
         with suppress(RuntimeError):
             self._call.release()
 
@@ -150,7 +151,7 @@ class Worker(lifecycle.Forkable):
             while self._sleep(pause):
                 pause = self._step()
             if self._mine and not self._broken and time.monotonic() < self._until and self._due():
-                # The client may be closed before it is looked for what is due next.
+                # The client may have been closed before the thread looked for what is due next.
                 with suppress(SottoError):
                     self._round()
         finally:
@@ -195,7 +196,7 @@ class Worker(lifecycle.Forkable):
 
     def _round(self) -> Pause:
         self._task = task = FlushTask(one_pseudonym=True, window=self._resolution, backs_off=True)
-        # Whoever ended this meanwhile saw the task before.
+        # An `end` called just now may have changed the task before this one.
         task.end_by(self._until)
         try:
             result = self._flush(task)
@@ -208,7 +209,7 @@ class Worker(lifecycle.Forkable):
         if result.error is None:
             self._quiet = False
         elif task.again < math.inf and isinstance(result.error, PublishError):
-            # Its pseudonym waits. What a receiver answers has no part in how long this thread does.
+            # The pseudonym waits. How long this thread waits does not depend on the answer.
             self._warn(result.error)
         else:
             return self._failed(result.error)
@@ -246,10 +247,10 @@ class Worker(lifecycle.Forkable):
 
 
 def _known(error: BaseException) -> SottoError:
-    """Return an error of Sotto's, or what may be said of another's, for example the app's clock."""
+    """Return an error of Sotto's as it is, and of any other, as of the app's clock, its type."""
     if isinstance(error, SottoError):
         return error
-    # Only the name of its type: it may hold a message.
+    # The text may hold a message to be sent.
     return PublishError(f"a flush raised {type(error).__name__}")
 
 
@@ -258,7 +259,7 @@ def _say_how_long(due: int, now: int) -> None:
         diagnostics.debug("nothing waits to be sent")
         return
     left = -(-(due - now) // 1000)
-    # In coarse terms: when a report leaves is chance, and nobody's to know in advance.
+    # The time is coarse: a report leaves by chance, and nobody is to know when in advance.
     for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1)):
         if left >= 2 * seconds or seconds == 1:
             diagnostics.debug("the next report is due in about %d %s", -(-left // seconds), unit)

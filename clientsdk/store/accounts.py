@@ -51,18 +51,18 @@ class Accounts:
 
     @property
     def closed(self) -> bool:
-        """Whether the period was left and has no chain: what each metric had is forgotten."""
+        """Whether the period was left and has no chain; its tallies are then one sum."""
         return ALL_METRICS in self.tallies
 
     def allow(self, pinned: Ceilings, own: Ceilings, cost: int, lifetime: int) -> bool:
-        """Whether the period can bear ``cost`` and the lifetime ``lifetime`` more, by both."""
+        """Whether both ceilings leave ``cost`` in the period and ``lifetime`` in the lifetime."""
         if cost == 0:
             return True
         within = self.reserved + cost <= min(pinned.period, own.period)
         return within and self.lasts(pinned, own, lifetime)
 
     def lasts(self, pinned: Ceilings, own: Ceilings, lifetime: int) -> bool:
-        """Whether the lifetime can bear so much more, by both."""
+        """Whether both ceilings leave so much in the lifetime."""
         return self.lifetime_reserved + lifetime <= min(pinned.lifetime, own.lifetime)
 
     def count(self, tally: str, seen: int, cost: int) -> None:
@@ -75,7 +75,10 @@ class Accounts:
     def reserve(
         self, cursor: Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
     ) -> None:
-        """Reserve ``cost`` with the ``seen``-th recording; of the lifetime the same, or that."""
+        """Reserve ``cost`` with the ``seen``-th recording.
+
+        The lifetime reserves ``lifetime`` instead where that is given.
+        """
         if lifetime is not None:
             _reserve_degraded(cursor, self.period, cost)
             self.lifetime_reserved += lifetime - cost
@@ -107,7 +110,7 @@ class Accounts:
         return True
 
     def fill(self, connection: Connection, ceiling: int, room: int) -> None:
-        """Count the current period as spent, all of it, and of the lifetime at most ``room``."""
+        """Count all of the current period as spent, and at most ``room`` more of the lifetime."""
         full = max(self.reserved, ceiling)
         unpaid = full - self.reserved - room
         connection.execute(
@@ -123,7 +126,7 @@ class Accounts:
         self._add_up(connection)
 
     def carry(self, connection: Connection, amount: int) -> None:
-        """Count ``amount`` more as spent, of the lifetime and of no period."""
+        """Count ``amount`` more of the lifetime as spent, in no period."""
         connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
         self._add_up(connection)
 

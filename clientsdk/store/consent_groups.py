@@ -1,9 +1,10 @@
 """Consent to some of a plan's groups of metrics: what was said of each, and what a no erases.
 
-A row of ``consent_group`` says it of one group, by name, whatever plan of the collector has it; one
-named by :func:`alone` of a plan that has no groups, and one of :data:`OTHERS` of all that no row
-names. Without that it is yes, as in files from before there were groups. None of it counts unless
-consent as a whole is given. Functions with a connection belong in a transaction of the caller.
+A row of the table ``consent_group`` holds the consent to one group, by name, in every plan of the
+collector that has a group of that name. A row named by :func:`alone` speaks for a plan without
+groups, and the row :data:`OTHERS` for all that has no row. Without that row the answer is yes, as
+in files from before there were groups. None of this counts unless consent as a whole is given.
+Functions with a connection belong in a transaction of the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 #: Consent by group.
 Said: TypeAlias = Mapping[str, Consent]
-#: No name of a group: all that is not named.
+#: The row for all that has no row; no group can have this name.
 OTHERS = "*"
 
 
@@ -42,9 +43,9 @@ def write(connection: Connection, said: Said) -> None:
 
 
 def alone(plan: str) -> str:
-    """Return what stands for a plan without groups; no group has such a name.
+    """Return the name that stands for a whole plan without groups; no group has such a name.
 
-    Each plan by itself: a yes to one says nothing of another that had groups once.
+    Each plan has its own: a yes to one says nothing of another that had groups once.
 
     >>> alone("editor")
     'editor/'
@@ -53,7 +54,7 @@ def alone(plan: str) -> str:
 
 
 def names(plan: CompiledPlan) -> tuple[str, ...]:
-    """Return what a person can agree to, one by one: the plan's groups, or all of it at once."""
+    """Return what a person can agree to: each group of a plan or, without groups, all of it."""
     return tuple(name for name, _ in plan.groups) or (alone(plan.plan),)
 
 
@@ -63,7 +64,7 @@ def of(said: Said, name: str) -> Consent:
 
 
 def anything(said: Said) -> bool:
-    """Whether there may be something that consent is given to, once it is as a whole.
+    """Whether there may be a group with consent, provided that it is given as a whole.
 
     >>> anything({}), anything({"crashes": Consent.WITHDRAWN, OTHERS: Consent.NEVER_GIVEN})
     (True, False)
@@ -82,9 +83,9 @@ def given(
 ) -> Said:
     """Return what is said once consent is given, to some groups or to all of the opened plan.
 
-    ``whole`` is the consent so far. Without ``again`` no group's withdrawal is undone, nor is it by
-    a yes to all of a version that calls the group otherwise or has none; where the whole was
-    withdrawn, that of the groups that are not named is not either.
+    ``whole`` is the consent so far. Without ``again`` a withdrawn group stays withdrawn. A yes to
+    all then adds no group that holds a metric of a withdrawn one, as where a version renames the
+    group or has none. If the whole was withdrawn, groups that are not named stay withdrawn.
     """
     found = dict(said)
     if whole is not GIVEN:
@@ -101,7 +102,10 @@ def given(
 
 
 def _refused(connection: Connection, plans: Plans, said: Said) -> set[str]:
-    """Return what holds metrics of the opened plan that some version has in a withdrawn group."""
+    """Return the opened plan's groups with a metric that some version has in a withdrawn group.
+
+    A plan without groups counts as one, named by :func:`alone`.
+    """
     if WITHDRAWN not in said.values():
         return set()
     plan = plans.opened
@@ -117,8 +121,9 @@ def _refused(connection: Connection, plans: Plans, said: Said) -> set[str]:
 def withdrawn(connection: Connection, plans: Plans, said: Said, groups: Collection[str]) -> Said:
     """Return what is said once some groups are withdrawn.
 
-    It stays what it was of all others that are known now, and is not yes of what a later plan may
-    call otherwise: its groups, or a version without any of a plan that has one of these.
+    All other groups that are known now keep what was said of them. Two things that may hold the
+    same metrics under another name have no yes: groups that only a later plan has, and a version
+    without groups of a plan that has one of these.
     """
     known, regrouped = set(names(plans.opened)), {alone(plans.opened.plan)}
     for _, plan in readable(connection, plans):
@@ -141,8 +146,8 @@ def readable(connection: Connection, plans: Plans) -> list[tuple[int, CompiledPl
 def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None:
     """Erase what is stored about the metrics of some groups.
 
-    A metric is known by plan and name: what an earlier version recorded of it, in another group or
-    none, goes too. So do all chains of a plan that cannot be read.
+    A metric is known by plan and name: values that an earlier version recorded of it, in another
+    group or none, go too. So do all chains of a plan that cannot be read.
     """
     known = dict(readable(connection, plans))
     unreadable = f"DELETE FROM chain WHERE plan NOT IN ({','.join('?' * len(known))})"
@@ -169,7 +174,7 @@ def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None
 def forget(connection: Connection, tally: str | None = None) -> None:
     """Forget reservoirs, counts, measures and permanent responses, all or those of one metric.
 
-    That they were used in this period is not forgotten.
+    The store still knows which of them were used in this period.
     """
     connection.execute(
         "UPDATE reservoir SET due = 0, chain = x'', cost = 0 WHERE ? IS NULL OR tally = ?",

@@ -33,7 +33,7 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
             there = os.stat(path)
         if there is not None and (there.st_dev, there.st_ino) == place:
             if rollback_guard.read(path) is None:
-                # That there was a store is not forgotten, whatever comes next.
+                # The guard says from now on that there was a store, even if all else fails.
                 rollback_guard.overwrite(path, descriptor, UNREADABLE)
             _rename(path, now)
     return True
@@ -109,7 +109,7 @@ def _rename(path: str, now: int) -> None:
 
 
 def _set_time(file: str, now: int) -> None:
-    # A clock may be anywhere in time, and a file system holds some of it only.
+    # A clock may say any time, and a file system can only hold some.
     with suppress(OSError, OverflowError):
         os.utime(file, ns=(now * 1_000_000, now * 1_000_000))
 

@@ -35,7 +35,7 @@ else:
     Protocol = object
 
 _uses = itertools.count(1)
-#: How often each file was opened in this process: so often by an app that makes a client a request.
+#: How often each file was opened in this process; often if an app makes a client for each request.
 _opened: dict[str, int] = {}
 _MANY = 100
 _CLIENTS = "many clients were made for one state file: make one when the app starts, and share it"
@@ -54,7 +54,7 @@ class TransactionAccess(Enum):
     """As ``WRITE``, and the commit survives a loss of power."""
 
 
-#: As names of a module they are found sooner, in every recording, than as those of an Enum.
+#: Every recording looks these up, and names of a module are found sooner than members of an Enum.
 READ, WRITE, DURABLE = TransactionAccess
 
 
@@ -148,8 +148,9 @@ class DeviceDatabase(lifecycle.Forkable):
             return self.process != getpid()
         if unforked[0]:
             return False
-        # Before the comparison: of a fork in between the child finds zero once more. After it, what
-        # spares the others the comparison: in a child several threads may come here at once.
+        # This is set before the comparison: after a fork in between, the child finds zero again.
+        # The flag that spares later calls the comparison is set after it: in a child several
+        # threads may come here at once.
         unforked[1] = 1
         if self.process != getpid():
             return True
@@ -175,13 +176,13 @@ class DeviceDatabase(lifecycle.Forkable):
 
     def after_fork_in_child(self) -> None:
         """Let everybody in again, unless the store is in memory and now exists twice."""
-        # The lock is held by a thread of the parent in the middle of a transaction: neither closing
-        # nor using its connection is safe then.
+        # If a thread of the parent was in the middle of a transaction, neither closing nor using
+        # its connection is safe.
         interrupted = self._holder is not None
         connection = self.connection
         if self.path is None:
             self._unusable = "a store in memory stays with the process that was forked"
-            # The store may be gone already, and others are still to be called.
+            # The store may be gone already, and other stores are still to be called.
             with suppress(ReferenceError):
                 self._contents.drop_buffered()
         elif connection is not None:
@@ -213,18 +214,18 @@ class DeviceDatabase(lifecycle.Forkable):
             connection.close()
 
     def _connect(self, *, create: bool) -> Connection:
-        # Recovery must know which file it was that could not be opened.
+        # The place is noted first: recovery must know which file could not be opened.
         found = self._where()
         if found is None and not create:
             raise self.unusable(_GONE)
         self.place = found
         with self.alone() if found is None else nullcontext():
-            # One that was found and has gone meanwhile is made under the lock, and not here.
+            # A file that was found and has gone since is not made here, but under the lock.
             self.connection = connection = schema.connect(self.path, create=found is None)
         self.cursor, self._cursor_of = connection.cursor(), connection
         self.place = self._where()
         if found not in (None, self.place):
-            # Replaced meanwhile, or copied: a file system of layers copies what is first written.
+            # The file was replaced, or copied: a file system of layers copies at the first write.
             self.disconnect()
             return self._connect(create=create)
         return connection
@@ -232,8 +233,8 @@ class DeviceDatabase(lifecycle.Forkable):
     def alone(self, *, anyway: bool = False) -> AbstractContextManager[object]:
         """Keep others from setting a damaged file aside while a new one is made in its place.
 
-        They would remove its index. If the lock cannot be had in time, what follows is done
-        ``anyway`` or not at all.
+        They would remove the new file's index. If the lock cannot be had in time, the body of the
+        ``with`` statement is executed ``anyway``, or StoreError is raised.
         """
         if self.path is None or not os.path.exists(self.path + rollback_guard.SUFFIX):
             return nullcontext()
@@ -303,10 +304,10 @@ class DeviceDatabase(lifecycle.Forkable):
         return connection
 
     def _start(self, connection: Connection, access: TransactionAccess) -> int:
-        """Begin once no other process is in the way; return what another's commit changes."""
+        """Begin once no other process is in the way; return SQLite's data version, 0 in memory."""
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
-            # An interrupt in between leaves neither noted, and the next commit sets it again.
+            # After an interrupt in between neither level is noted, and the next commit sets one.
             self._synchronous = READ
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access
@@ -336,7 +337,7 @@ class DeviceDatabase(lifecycle.Forkable):
             self.check_process()
         thread = get_ident()
         if self._holder == thread:
-            # A signal handler or a finalizer that records, in the middle of a recording.
+            # A signal handler or a finalizer records in the middle of a recording.
             raise StoreError(f"{self.name} is in use by the same thread")
         lock = self._lock
         try:
@@ -356,14 +357,14 @@ class DeviceDatabase(lifecycle.Forkable):
         finally:
             if mine:
                 self._holder = self.use = None
-            # No call from here to the release: an interrupt arrives at calls.
+            # There is no call before the release, since interrupts arrive at calls.
             try:
                 self._lock.release()
             except RuntimeError:
                 mine = False
 
     def release(self) -> None:
-        """Let others in after a commit; what follows no other use by this thread is not its."""
+        """Let others in after a commit."""
         self._holder = self.use = None
         try:
             self._lock.release()
@@ -404,10 +405,10 @@ class Hold:
             database = self._database
             interrupted = database.use == self._use
         except AttributeError:
-            # It was not even made.
+            # The object was not even initialized.
             return
         if interrupted:
-            # At the very entry of what should have let go.
+            # An interrupt came at the very entry of `__exit__`, which should have let go.
             database.version = None
             database.let_go()
 
@@ -463,7 +464,7 @@ class Transaction(Hold):
 
 
 class Erasure:
-    """Bytes that are still to be erased from one file: how often erasing was owed, and is done."""
+    """The erasure of traces from one file: how often it was owed, and how far that is done."""
 
     def __init__(self, database: DeviceDatabase) -> None:
         self._database = database
@@ -494,11 +495,11 @@ class Erasure:
                 self.done = max(self.done, owed)
                 return not self.pending
         except StoreError:
-            # The traces are gone; that they are could not be written and is tried again.
+            # The traces are gone, but this could not be written: erasing is tried again.
             return False
 
     def clean_log(self) -> None:
-        """Erase what delivered chains left in the log; if that fails now, owe it."""
+        """Erase what delivered chains left in the log; if that fails now, note that it is owed."""
         if not self.scrub(compact=False):
             with suppress(StoreError), Transaction(self._database, WRITE) as connection:
                 self.schedule(connection)
@@ -520,8 +521,8 @@ class Erasure:
 
 
 def _scrub(connection: Connection, compact: bool) -> bool:
-    # SQLite waits better here than we could: while it waits no reader begins to use the log.
-    # Without waiting, a log that several processes use all the time would never be emptied.
+    # SQLite does the waiting: while it waits, no reader begins to use the log. Without that, a log
+    # that several processes use all the time would never be emptied.
     connection.execute(f"PRAGMA busy_timeout = {schema.SCRUB_PATIENCE}")
     try:
         if compact:

@@ -1,12 +1,12 @@
-"""Whether a store need not be opened: what was said at a device at which nothing waits.
+"""A note beside a store in which nothing waits, with which a client need not open the store.
 
 Opening a store is most of what a run of a command line tool pays. So the client that closes it last
-leaves a note beside it, if nothing waits in it, and later clients go by that until they record.
-Reports that wait and are not due yet have it opened too: a client that goes on living sends them at
-their time, which one that has not looked does not know. The
-note holds for one generation of the store, which everybody who opens it ends, and while there is no
-log, which whoever is killed leaves behind. A note that is missing, damaged or old has the store
-opened. A commit of another process in the very moment of the note is found after :data:`LONGEST`.
+leaves a note beside it, if nothing waits in it, and later clients go by the note until they record.
+There is no note while reports wait that are not due yet: a client that lives on sends them when
+they are due, and finds that time only in the store. A note holds for one generation of the store,
+which ends when somebody opens it, and only while there is no log, which a process that is killed
+leaves behind. If the note is missing, damaged or old, the store is opened. A commit that another
+process makes just when the note is written may go unseen until :data:`LONGEST` is over.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SAID = (*Consent,)
 
 @frozen
 class IdleNote:
-    generation: int  #: Of the store when it was closed.
+    generation: int  #: The store's when it was closed.
     until: int  #: When there may be something to do in it, in ms since the epoch.
-    said: Consent
+    said: Consent  #: Consent as a whole.
 
 
 def note_of(store: Store, now: int) -> IdleNote | None:
-    """Return what to leave when a store is closed; None if there is something to do in it."""
+    """Return the note to leave when a store is closed; None if there is something to do in it."""
     with suppress(StoreError):
         if store.path is not None and store.next_due() is None:
             noted = store.guard.withdrawal_noted() == (store.consent is Consent.WITHDRAWN)
@@ -65,9 +65,9 @@ def leave(path: str, note: IdleNote | None) -> None:
 
 
 def said(path: str, plan: CompiledPlan, own: Ceilings, now: int) -> Consent | None:
-    """Return what was said at a device whose store need not be opened; None if it has to be.
+    """Return the consent at a device whose store need not be opened; None if it has to be.
 
-    ``own`` is what the client would pin, and ``now`` in ms since the epoch.
+    ``own`` are the ceilings that the client would pin; ``now`` is in ms since the epoch.
     """
     path = os.path.realpath(path)
     try:

@@ -73,7 +73,8 @@ class MeasureRow(NamedTuple):
 def _rows(connection: Connection, tally: str | None = None) -> list[MeasureRow]:
     """Return the rows, or the one of a metric; DamagedError if a value is of another type.
 
-    A state that is no blob is read as one: Python's error about text that it cannot decode has it.
+    A state is read as a blob even if it is text: Python's error about text that it cannot decode
+    would show it.
     """
     rows = connection.execute(
         "SELECT tally, period, plan, metric, cell, substr(CAST(state AS BLOB), ?) FROM measure"
@@ -86,10 +87,10 @@ def _rows(connection: Connection, tally: str | None = None) -> list[MeasureRow]:
 
 
 def metric_of(connection: Connection, plan: CompiledPlan, row: MeasureRow) -> CompiledMetric:
-    """Return the metric of a row; DamagedError if it has none, or another than its tally is of, no
-    period, or a state of other size.
+    """Return the metric of a row; DamagedError if the row does not fit it.
 
-    A response is looked at when the answer is drawn from it.
+    A row fits if its tally names the metric, its period is none before the epoch, and its state has
+    the size that the metric gives. A response is checked only when the answer is drawn from it.
     """
     if row.period >= 0 and row.metric in range(len(plan.metrics)):
         metric, size = plan.metrics[row.metric], len(row.state)
@@ -174,7 +175,7 @@ def added(metric: CompiledMetric, state: bytes, value: float | None, now: int, b
 
 
 def _most(metric: CompiledMetric) -> int:
-    """Return the count beyond which all are the same to the metric."""
+    """Return the count beyond which the metric tells no two counts apart."""
     if metric.edges is not None:
         return metric.edges[-1]
     high = metric.range[1] if metric.range is not None else 1
@@ -199,7 +200,7 @@ def _value(metric: CompiledMetric, state: bytes) -> Any:
 def first_use(connection: Connection, tally: str, period: int) -> int:
     """Return the budget period of a metric's first use, which is noted if it is this one.
 
-    One that is no number is damage, and this one takes its place.
+    An entry that is no whole number is damage; this period takes its place.
     """
     connection.execute("DELETE FROM first_use WHERE typeof(period) <> 'integer'")
     connection.execute("INSERT OR IGNORE INTO first_use VALUES (?, ?)", (tally, period))
@@ -243,7 +244,7 @@ def answer(plan: CompiledPlan, row: MeasureRow, pseudonym: bytes, source: Source
 
 
 def next_end(connection: Connection, length: int) -> int | None:
-    """Return when the period ends of which something is measured, in ms; None if nothing is."""
+    """Return when the first period with a measure under way ends, in ms; None if there is none."""
     whole = "SELECT min(period) FROM measure WHERE typeof(period) = 'integer' AND period >= 0"
     (period,) = connection.execute(whole).fetchone()
     return None if period is None else (period + 1) * length
@@ -254,7 +255,7 @@ def under_way(
 ) -> tuple[MeasureUnderWay, ...]:
     """Return what is measured now; StoreError if it does not fit its plan."""
     if schema.check(connection) < schema.VERSION:
-        # A file that was last opened by a release without measures.
+        # The file was last opened by a release without measures.
         return ()
     query = "SELECT tally, period, plan, metric FROM measure ORDER BY tally"
     found = []
@@ -271,7 +272,7 @@ def under_way(
 
 
 def erase(connection: Connection, tally: str | None = None) -> None:
-    """Erase all that was measured, or what was of one metric, and when it was first used."""
+    """Erase what was measured and when it was first used, of all metrics or of one."""
     for table in ("measure", "first_use"):
         connection.execute(f"DELETE FROM {table} WHERE ? IS NULL OR tally = ?", (tally, tally))
 

@@ -33,7 +33,7 @@ _FORGET = {
 
 
 class StoredChain(NamedTuple):
-    """The outputs for one recorded value, as stored: no value, nothing to compute it from."""
+    """The outputs for one recorded value, as stored, from which it cannot be computed."""
 
     #: The budget period in which the value was recorded, whose pseudonym it is sent under.
     period: int
@@ -44,12 +44,12 @@ class StoredChain(NamedTuple):
     metric: int  #: Its index in the plan.
     event: int  #: Time of the recording, truncated.
     jitter: int  #: Milliseconds by which all its reports are delayed beyond what the plan says.
-    #: Levels charged for and levels delivered, counted from the weakest. One that was skipped
-    #: because a newer one went instead counts with it.
+    #: How many levels are charged for and delivered, from the weakest on. A level that was skipped
+    #: because a newer one was sent counts as that one does.
     charged: int
     delivered: int
-    payloads: bytes  #: Of all levels, weakest first, equally wide.
-    cell: int = 0  #: Of the plan's segments, in which the value was recorded; sent in the clear.
+    payloads: bytes  #: Those of all levels, weakest first, equally wide.
+    cell: int = 0  #: The cell of segments in which the value was recorded; sent in the clear.
 
     def __repr__(self) -> str:
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
@@ -57,7 +57,7 @@ class StoredChain(NamedTuple):
 
 class Recording(NamedTuple):
     tally: str
-    seen: int  #: How many there were under this tally in the period, with this one.
+    seen: int  #: How many recordings the period has under this tally, with this one.
     cost: int  #: Micro-epsilon reserved for the chain.
     chain: StoredChain
 

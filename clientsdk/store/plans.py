@@ -1,7 +1,7 @@
 """The plans that a store's chains follow, and when each expires.
 
-Documents that differ in what the fingerprint does not cover are stored side by side, so that no
-later one prolongs what was promised of a chain.
+Documents that differ only in what the fingerprint does not cover are stored side by side, so that
+no later one prolongs what was promised of a chain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Plans:
         #: The plan that the store was opened with, and its number in the store.
         self.opened = plan
         self.number: int = 0
-        #: When the next plan expires whose chains are to be erased then (ms).
+        #: When the next plan expires (ms): its chains are to be erased then.
         self.next_expiry: int = NEVER
         self._expired_until = -NEVER
         self._count = 0
@@ -85,7 +85,7 @@ class Plans:
         return {plan.fingerprint: plan for plan in self._known.values()}
 
     def longest_horizon(self, connection: Connection, least: int) -> int:
-        """Return the longest time that an aggregator takes reports of any plan, at least that."""
+        """Return the longest time for which reports of any plan are taken, at least ``least``."""
         ages = [least]
         for (number,) in connection.execute("SELECT id FROM plan").fetchall():
             try:
@@ -116,14 +116,14 @@ class Plans:
         self._read_next_expiry(connection)
 
     def will_expire(self, expires: int) -> None:
-        """Note that there is something of a plan that expires then.
+        """Note that something is stored of a plan that expires then.
 
-        A clock that leapt may have seen it expire: it will expire once more.
+        The plan may have expired already by a clock that leapt: it will expire once more.
         """
         self.next_expiry = min(self.next_expiry, expires)
 
     def go_back(self, connection: Connection) -> None:
-        """Let plans expire once more: there may be something of them again."""
+        """Let plans expire once more: something may be stored of them again."""
         self._expired_until = -NEVER
         self._read_next_expiry(connection)
 

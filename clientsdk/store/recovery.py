@@ -1,8 +1,8 @@
 """Opens a device's store, and makes up for a file that is damaged, lost, or older than its guard.
 
 Nothing is gained by damaging a file, by removing it, or by putting an older copy in its place: the
-current budget period is full, what is known of the lifetime is carried over, nothing of the old
-chains is sent, and consent has to be given again.
+current budget period is full, the lifetime keeps what is known to be spent, none of the old chains
+is sent, and consent has to be given again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def open_store(
 
 
 def is_of_another(path: str, plan: CompiledPlan) -> bool:
-    """Whether a file, or where it cannot be read its guard, is known to be of another budget."""
+    """Whether a file is known to be of another budget; its guard tells if it cannot be read."""
     from clientsdk import ledger
 
     try:
@@ -96,7 +96,7 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
     try:
         with store.transaction(READ) as connection:
             new = schema.examine(connection) and _without_guard(store)
-        # Nothing has left a new device that a loss of power could make it forget.
+        # A new device has sent nothing that a loss of power could make it forget.
         with store.transaction(WRITE if new else DURABLE) as connection:
             fresh = schema.prepare(connection)
             if fresh:
@@ -112,14 +112,14 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             store.expire(connection, now)
             store.erase_old_copies(connection, now)
             if store.forget_periods(connection):
-                # A file from before they were forgotten may hold them.
+                # A file of an older release may still hold past periods, and traces of them.
                 store.erasure.schedule(connection)
             due = outbox.next_due(connection)
             store.outbox.soonest = schema.NEVER if due is None else due
         store.finish_erasure()
     except BaseException as error:
         if isinstance(error, schema.DamagedError):
-            # Whoever closes a file last removes its log and index by name: not a new file's.
+            # The last to close a file removes its log and index by name: keep out a new file's.
             with suppress(StoreError), store.database.alone(anyway=True):
                 store.close()
         # The interrupted call may still hold the store, until the interrupt has gone through.
@@ -163,7 +163,7 @@ def _agree_on_withdrawal(store: Store, connection: Connection) -> None:
         store.apply_noted_withdrawal(connection, DURABLE)
         noted = rollback_guard.group_noted(store.path)
         if noted and not store.group_withdrawn and store.consent is not Consent.WITHDRAWN:
-            # A withdrawal that was interrupted, or that this file does not know.
+            # The withdrawal was interrupted, or this file does not know it.
             store.set_consent(connection, Consent.WITHDRAWN)
         if store.group_withdrawn and not noted:
             with suppress(StoreError):
@@ -202,14 +202,14 @@ def _reconcile(
         guard.count_loss(connection, known, damaged=fresh)
         store.refusals.clear()
         if fresh or (found is not None and found.store != guard.identity):
-            # The lost file may have had its turn in this cycle.
+            # The device may have had its turn in this cycle, with the lost file.
             device_secrets.begin_after(connection, store.period)
             store.panel = device_secrets.read_panel(connection)
     elif fresh and found is not None and found.budget == guard.budget:
-        # Nothing was recorded yet, and what it was pinned to holds.
+        # Nothing was recorded yet; the ceilings in the guard go on to hold.
         store.pin(connection, _pinned(store, found))
     if lost or fresh or guard.generation == 0:
-        # Before the commit: what it makes up for must not be forgotten again.
+        # The guard is written before the commit: this loss must not be forgotten in its turn.
         record = store.guard_record(connection)
         rollback_guard.replace(path, record, durable=lost or not fresh)
 
@@ -232,14 +232,14 @@ def _make_up(
         period = max(period, found.period)
     store.advance(connection, period)
     if not fresh:
-        # A withdrawal that this file has not seen is noted in the store's own guard, if in any.
+        # A withdrawal that this file has not seen can only be noted in the store's own guard.
         known = found is not None and found.store == guard.identity
         known = known and rollback_guard.has_room_for_note(path)
         known = known and not rollback_guard.group_noted(path)
         known = known and store.consent is not Consent.WITHDRAWN
         store.set_consent(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
     elif found is None or not rollback_guard.has_room_for_note(path):
-        # A withdrawal may have been in what is gone.
+        # A withdrawal may have been in the file or the guard that is gone.
         store.set_consent(connection, Consent.WITHDRAWN)
     ceilings = store.ceilings
     if found is None:
@@ -251,23 +251,23 @@ def _make_up(
         )
     full = ceilings.period
     if found is not None:
-        # Two histories that do not know of each other, if it is another store's.
+        # If the guard is another store's, neither history counts what the other has spent.
         least = found.lifetime + (own if found.store != guard.identity else 0)
         lately = found.reserved if found.period == accounts.period else 0
         if found.period == accounts.period:
-            # The ceilings allowed then count, whatever is pinned now: consent may raise those
-            # again.
+            # The ceilings of that time count, even if lower ones are pinned now: consent may raise
+            # these again.
             full = max(full, lately, found.ceiling_period)
         most = least + max(0, ceilings.period - lately)
     elif fresh or period < began:
-        # Without a clock, or with one that is behind the copy, no number of periods bounds it.
+        # Without a clock, or with one behind the copy, no number of periods bounds what was spent.
         least = most = ceilings.lifetime
     else:
         # The periods since then could have cost this at most, and constant metrics once more.
         least = own
         most = own + (accounts.period - began + 1) * ceilings.period - reserved
         most += sum(each.permanent for each in plan.metrics if each.kind == "constant")
-    # A full lifetime is full: what is not known adds nothing to it.
+    # A lifetime is never more than full because of what is not known.
     total = min(max(least, min(most, ceilings.lifetime)), _MOST)
     accounts.fill(connection, full, max(0, total - accounts.lifetime_reserved))
     accounts.carry(connection, max(0, total - accounts.lifetime_reserved))

@@ -46,8 +46,8 @@ _SLOT = 128
 _NOTE = 2 * _SLOT
 _SIZE = _NOTE + _SLOT
 _WITHDRAWN = b"SOTTOWD1"
-#: Behind that, in files of devices on which consent to a group was withdrawn: any byte that is not
-#: zero says that the store has such a group.
+#: A file goes on behind that once consent to a group was withdrawn on the device: any byte there
+#: that is not zero says that the store has a withdrawn group.
 _GROUPS = _SIZE
 #: Fields that make notes differ: process, two clocks, and a number within the process.
 _OCCASION = struct.Struct("<QqqQ")
@@ -304,7 +304,7 @@ def _lock(descriptor: int, anyway: bool) -> None:
                 raise BlockingIOError(errno.EAGAIN, "another process holds its lock")
             time.sleep(schema.PAUSE)
     except OSError:
-        # Also: some file systems have no locks, or have run out of them.
+        # A file system may have no locks, or have run out of them.
         if not anyway:
             raise
 

@@ -93,7 +93,7 @@ _TABLES = (
         spent INTEGER NOT NULL,
         CHECK (spent BETWEEN 0 AND reserved)
     )""",
-    # Who counts the items of a period.
+    # Claims: which client counts the items of a period.
     """CREATE TABLE counting (
         period INTEGER NOT NULL,
         tally TEXT NOT NULL,
@@ -159,12 +159,12 @@ def connect(path: str | None, *, create: bool) -> Connection:
                 try:
                     return _write_ahead(_configured(connection))
                 except sqlite3.OperationalError as error:
-                    # Two processes that create one file at once may meet here.
+                    # Two processes that create the same file at once may get here.
                     if not is_busy(error) or time.monotonic() > deadline:
                         raise
                     time.sleep(PAUSE)
         except BaseException:
-            # Windows renames no file that is open, and a damaged one is set aside.
+            # Windows renames no open file, and a damaged one must be renamed to be set aside.
             connection.close()
             raise
     except (OSError, *FAULTS) as error:
@@ -183,7 +183,7 @@ def uri_of(path: str) -> str:
     for letter in "%?#":
         path = path.replace(letter, f"%{ord(letter):02X}")
     if os.sep != "/":
-        # A drive follows a slash; a share begins with one.
+        # A path with a drive needs a slash before it; a share begins with one.
         path = path.replace(os.sep, "/")
         path = path if path.startswith("/") else f"/{path}"
     return f"file://{path}?mode=rw"
@@ -248,10 +248,10 @@ def prepare(connection: Connection) -> bool:
 
 
 def check(connection: Connection) -> int:
-    """Return a store's version; StoreError if a file is no device's, or of one not read here.
+    """Return a store's version; StoreError if a file is no device's or cannot be read here.
 
-    That of an earlier version is a DamagedError: the app goes on with another file, which charges
-    for all that this one may have spent.
+    A file of a version too old to be read is a DamagedError: the app goes on with another file,
+    which charges for all that this one may have spent.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()

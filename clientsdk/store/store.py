@@ -181,7 +181,7 @@ class Store:
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
                 raise
-            # It has no such tables.
+            # The file has no such tables.
             raise self.database.disown() from None
         try:
             self._read(connection)
@@ -193,7 +193,7 @@ class Store:
         self.refusals.clear()
         self.states.clear()
         self.outbox.room = 0
-        # There may be something of a plan again of which nothing was left.
+        # Plans of which nothing was left may have something stored again.
         self.plans.go_back(connection)
 
     def write_buffered(self, connection: Connection) -> None:
@@ -215,15 +215,15 @@ class Store:
     def apply_noted_withdrawal(self, connection: Connection, access: TransactionAccess) -> None:
         """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
 
-        A transaction that may not write only takes it as withdrawn; so do all that cannot, since
-        what they write is lost.
+        A transaction that may only read takes consent as withdrawn and leaves the file as it is. If
+        one that may write cannot, the result is the same, since what it writes is lost.
         """
         if not self._ready or self.consent is WITHDRAWN:
             return
         try:
             noted = self.guard.withdrawal_noted()
         except StoreError:
-            # Nothing can be sent while the guard cannot be written; a withdrawal is, all the same.
+            # Nothing can be sent while the guard cannot be written; a withdrawal can be stored.
             if access is DURABLE and not self.stopped:
                 raise
             return
@@ -272,7 +272,7 @@ class Store:
             raise self.database.disown()
 
     def _read(self, connection: Connection) -> None:
-        """Read what is kept in memory; of a damaged file something else than StoreError comes."""
+        """Read what is kept in memory; a damaged file raises other errors than StoreError."""
         consent, *numbers = connection.execute(
             "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
             " erasures_owed, erasures_done FROM device"
@@ -347,7 +347,7 @@ class Store:
             self.erasure.schedule(connection)
         self.draw_arm(connection)
         if consent is WITHDRAWN:
-            # Which it was of says nothing any more.
+            # No to everything leaves nothing to be said of single groups.
             self._say(connection, {})
 
     def draw_arm(self, connection: Connection) -> None:
@@ -393,16 +393,17 @@ class Store:
 
     @property
     def earliest(self) -> int:
-        """From which reading of the clock on (ms) no earlier period is gone back to."""
-        # One that has lost a file, or a part of its history, never does.
+        """The reading of the clock (ms) below which the store goes back to an earlier period."""
+        # A store that has lost a file, or a part of its history, never goes back.
         lost = self.guard.damaged or self.guard.restored
         return BEGINNING if lost else (self.accounts.period - 1) * self._budget[1]
 
     def period_at(self, now: int) -> int:
         """Return the period that the store is to be in at a reading of the clock.
 
-        In the period before its own time stands still, so that a clock that is set back a little
-        changes nothing. Still earlier, it was the clock ahead that was wrong.
+        If the clock reads a time in the period before the store's own, the store stays in its own:
+        a clock that is set back a little changes nothing. If it reads an earlier time still, the
+        clock was wrong before, and the store goes back.
         """
         read, current = now // self._budget[1], self.accounts.period
         if read == current:
@@ -410,13 +411,13 @@ class Store:
         return read if read > current or BEGINNING < now < self.earliest else current
 
     def follow(self, connection: Connection, now: int) -> None:
-        """Go where a reading of the clock says, on or back; back only where a second one agrees."""
+        """Go on or back to the period of a reading of the clock; back only if a second agrees."""
         period = self.period_at(now)
         if period < self.accounts.period:
-            # This process may have been stopped since the first.
+            # This process may have been stopped since the first reading.
             period = self.period_at(self.clock())
         if period < self.accounts.period:
-            # Values recorded in periods that have not come have times that are not true.
+            # Values recorded in periods that have not come yet have wrong times.
             self.misdated += outbox.erase_after(connection, period)
             self.plans.go_back(connection)
             measures.forget_first_uses(connection, period)
@@ -440,7 +441,7 @@ class Store:
         connection.execute("DELETE FROM reservoir")
         claims.forget(connection, period)
         if not self.agreed_to_any:
-            # Kept while the pseudonym was: two arms under one would show the withdrawal.
+            # An arm lasts as long as a pseudonym: two under one would show the withdrawal.
             device_secrets.erase_arm(connection)
             self.arm_secret = b""
         self.accounts.refresh(connection, period)
@@ -484,7 +485,7 @@ class Store:
             self.plans.will_expire(plan.expires)
 
     def forget_periods(self, connection: Connection) -> bool:
-        """Erase the pseudonym, key and metrics of past periods that have no chain left, if any."""
+        """Erase pseudonym, key and metrics of past periods without a chain; return if any were."""
         erased = outbox.forget(connection, self.accounts.period)
         return self.accounts.fold_other_periods(connection) or erased
 
@@ -498,7 +499,7 @@ class Store:
         moment = self.moment(now)
         erased = self.plans.erase_expired(connection, moment)
         if measures.erase_expired(connection, moment) or erased:
-            # It is done only once it is committed: the next time looks again.
+            # An erasure counts only once it is committed: the next call looks again.
             self.forget_periods(connection)
             self.erasure.schedule(connection)
         else:

@@ -1,9 +1,9 @@
-"""The cost of pseudonyms in a budget period, audited twice: as counted and as seen.
+"""The epsilon that pseudonyms have spent in a budget period, audited twice.
 
-*Accepted* is what the counts contain. *Observed* is what a collector who keeps every payload
-can use: late rows, rows of revoked pseudonyms and contradicting ones included. A chain costs
-its newest level, since weaker levels are degradations of it; every further payload at a level is a
-fresh randomization of the value and costs that level again.
+*Accepted* is the epsilon of the rows that count. *Observed* is the epsilon of every row seen, which
+a collector who keeps all payloads can use: also late rows, rows of revoked pseudonyms and rows that
+contradict others. A chain costs its newest level, since weaker levels are degradations of it; every
+further payload at a level is a fresh randomization of the value and costs that level again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Audit:
     pseudonym: NDArray[np.uint64]  #: (P, 2) uint64
     #: (P,) int64; distinct chains; one with two metrics, event times or cells counts as two.
     chains: NDArray[np.int64]
-    #: (P,) int64; micro-epsilon of what counts, and of every payload seen.
+    #: (P,) int64; micro-epsilon of the rows that count, and of every payload seen.
     accepted: NDArray[np.int64]
     observed: NDArray[np.int64]
     #: (P,) uint8; why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it
@@ -38,7 +38,11 @@ class Audit:
 
 @dataclass(frozen=True)
 class Totals:
-    """An audit in few numbers; amounts in micro-epsilon, sums and the most of one pseudonym."""
+    """An audit in few numbers.
+
+    ``accepted`` and ``observed`` are micro-epsilon, summed over all pseudonyms; ``most_accepted``
+    and ``most_observed`` are the largest of a single one.
+    """
 
     pseudonyms: int
     over_budget: int
@@ -78,7 +82,7 @@ class ChainLine:
     """One chain of a pseudonym, as the aggregator has it."""
 
     chain: str  #: hexadecimal
-    #: What it is of.
+    #: The metric that the chain is of.
     plan: str
     version: int
     metric: str
@@ -116,7 +120,7 @@ def _costs(state: State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-    """Return of each conflicting row its entry, what it adds to observed, and to the chains."""
+    """Return of each conflicting row its entry, and the observed epsilon and chains it adds."""
     rows, entries = state.conflicts, state.entries
     columns = [rows[name] for name in ("level", "cell", "event", "metric", "entry")]
     order = np.lexsort(columns)
@@ -126,8 +130,9 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
     new_chain = opens(entry, metric, event, cell)
     new_level = opens(entry, metric, event, cell, level)
     newest = np.append(new_chain[1:], np.ones(min(order.size, 1), dtype=np.bool_))
-    # A second payload of a level costs the level. The first of a level costs nothing of its own,
-    # but a chain costs its newest level; for a chain that has an entry, both are counted there.
+    # A second payload at a level costs the level. The first at a level costs nothing by itself: a
+    # chain costs its newest level once. The entry of a chain has both; only a chain that is bound
+    # elsewhere, which has no entry of its own, takes them from its conflicts.
     times = 1 + elsewhere * (newest.astype(np.int64) - new_level)
     cost = times * state.catalog.certified[metric, level.astype(np.intp) + 1]
     return entry.astype(np.intp), cost, (elsewhere & new_chain).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which parts of a window are estimated by segment, and which of them few reports forbid.
+"""Which slices of a window are estimated, and which are withheld because of few reports.
 
 A *slice* is a set of cells of which results have rows: all cells, those of each value of each
 attribute, and with two attributes those of each pair of values. With three (two segments and an
@@ -40,13 +40,13 @@ from sotto.plan.segments import Attribute, cells, crossed, label, values_of
 Reports: TypeAlias = NDArray[np.int64]
 #: Slices, by the values that are fixed in each.
 _Fixed: TypeAlias = set[tuple[tuple[int, int], ...]]
-#: A value of an attribute: the attribute's number and the value's; value -1 is all that are
-#: withheld.
+#: A value of an attribute: the attribute's number and the value's. The value -1 stands for all
+#: values whose sums are withheld, joined to one vertex.
 _Vertex: TypeAlias = tuple[int, int]
 
 
 class Slice(NamedTuple):
-    """Some cells, and what results call them; nothing of all cells."""
+    """Some cells, and the name that results have for them; the name of all cells is empty."""
 
     name: str
     cells: tuple[int, ...]
@@ -55,9 +55,9 @@ class Slice(NamedTuple):
 
 
 #: A slice that was withheld is published again after so many windows in a row in which it had
-#: enough.
+#: enough reports.
 STEADY = 4
-#: The memory may withhold so many slices besides twice those that a window needs by itself.
+#: How many slices :func:`held_back` may withhold beyond twice those that a window withholds anyway.
 _MORE = 4
 #: Bytes of the estimates of a window with segments, at most: a topic takes documents of 8 MiB.
 MOST_BYTES = 7 << 20
@@ -70,11 +70,12 @@ def broken_down(
 ) -> Iterator[Slice]:
     """Yield the slices besides the total of which a metric's windows have estimates.
 
-    ``kind`` is the metric's type, ``items`` what each of a window's estimates is of, and ``arms``
-    how many arms of an experiment there are. A vector has none: each of its coordinates is of other
-    reports. Strings have single values only, since decoding takes a hundred times as long as other
-    estimates. Pairs, and then all, are left out where there would be more than ``MOST_BYTES``.
-    Whether a slice is estimated does not depend on reports.
+    ``kind`` is the metric's type, ``items`` are the names of a window's estimates, and ``arms``
+    is how many arms of an experiment there are. A vector has no slices: each of its coordinates is
+    of other reports. Strings have slices of single values only, since decoding takes a hundred
+    times as long as other estimates. If estimates would take more than ``MOST_BYTES``, slices of
+    pairs are left out, and if that is not enough, all. Whether a slice is estimated does not depend
+    on reports.
     """
     found = slices(attributes)[1:]
     named = sum(len(json.dumps(item)) for item in items)
@@ -95,7 +96,7 @@ def broken_down(
 
 @lru_cache(maxsize=64)
 def slices(attributes: tuple[Attribute, ...]) -> tuple[Slice, ...]:
-    """Return what has rows in results: all, each value, and with two attributes each pair.
+    """Return the slices that have rows in results: all cells, each value, and pairs of values.
 
     >>> os, arm = Attribute("os", ("mac", "other")), Attribute("arm", ("a", "b"))
     >>> [each.name for each in slices((os, arm))][:4]
@@ -124,11 +125,14 @@ def _slice(attributes: tuple[Attribute, ...], fixed: tuple[tuple[int, int], ...]
 def withheld(
     attributes: tuple[Attribute, ...], reports: Reports, least: int, anyway: Set[str] = frozenset()
 ) -> set[str]:
-    """Return the names of the slices of which nothing is published.
+    """Return the names of the slices to withhold, so that nothing depends on few reports.
 
-    ``reports`` ((cells,) int64) are those of each cell, ``anyway`` the slices that are withheld
-    whatever their reports. Slices without any report are not among those returned: there is nothing
-    to publish of these.
+    :class:`pipelines.aggregation.publication.Publication` calls it for all levels together, and
+    then for each level.
+
+    ``reports`` ((cells,) int64): the number of reports of each cell. ``least``: the plan's minimum.
+    ``anyway``: slices to withhold whatever their reports. Slices without any report are not
+    returned: there is nothing to publish of them.
 
     >>> os = Attribute("os", ("linux", "mac", "other"))
     >>> sorted(withheld((os,), np.array([100, 40, 3]), 20))
@@ -157,17 +161,18 @@ def held_back(
     without: Callable[[Set[str]], Set[str]],
     before: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return what to withhold in a window so that little changes from one window to the next.
+    """Return the slices to withhold in a window, so that few change from one window to the next.
 
-    That is each slice, with in how many windows in a row it had enough reports; ``before`` is the
-    same of the window before. A slice is withheld until it had in ``STEADY`` windows, and for as
-    long as those that stay need it, or another one in its place. With several attributes nothing is
-    kept that would withhold far more than the window needs by itself, since each slice may bring
-    others. A window that is withheld as a whole changes nothing.
+    Each slice comes with the number of windows in a row in which it had enough reports; ``before``
+    is what this function returned for the window before. A slice that was withheld stays so until
+    it has had enough reports in ``STEADY`` windows, and for as long as slices that stay withheld
+    need it, or another one in its place. With several attributes each slice may take others with
+    it: if far more slices would be withheld than the window needs by itself, only these are. A
+    window that is withheld as a whole changes nothing.
 
     ``enough`` says of each slice with reports whether it has enough for a row of its own.
-    ``without`` returns the slices of which nothing is published if some are withheld anyway; it
-    decides what is safe.
+    ``without`` returns the slices of which nothing is published if those that it is given are
+    withheld anyway; it decides what is safe.
 
     >>> os = (Attribute("os", ("linux", "mac", "win")),)
     >>> def window(linux, mac, win, before):
@@ -184,7 +189,7 @@ def held_back(
     lasted = {name: before.get(name, 0) + 1 if each else 0 for name, each in enough.items()}
     names = {*before}
     steady = {name for name in names if lasted.get(name, 0) >= STEADY}
-    # All at once if it can be, so that two that need each other can go together.
+    # First try to show all steady slices again at once: two may need each other.
     for leaving in (steady, *({name} for name in sorted(steady))):
         stay = names - leaving
         if stay & {*enough} <= without(stay) <= names:
@@ -198,7 +203,10 @@ def held_back(
 def _less_what_follows(
     names: set[str], attributes: tuple[Attribute, ...], reports: Reports, least: int
 ) -> set[str]:
-    """Return slices to withhold without those that can be computed anyway: nothing small can."""
+    """Return ``names`` without slices that can be computed from published ones anyway.
+
+    A slice of few reports always stays: by the rule above it cannot be computed.
+    """
     live = np.flatnonzero(reports)
     vectors = {
         each.name: np.isin(live, each.cells).astype(np.float64) for each in slices(attributes)
@@ -214,7 +222,7 @@ def _less_what_follows(
 
 
 def _line(reports: Reports, least: int, first: _Fixed) -> _Fixed:
-    """Return which values of one attribute are withheld: together they have enough reports."""
+    """Return which values of one attribute are withheld, so many that together they have enough."""
     order = sorted(np.flatnonzero(reports).tolist(), key=reports.__getitem__)
     chosen = [value for value in order if reports[value] < least or ((0, value),) in first]
     rest = (value for value in order if value not in chosen)
@@ -227,8 +235,9 @@ def _line(reports: Reports, least: int, first: _Fixed) -> _Fixed:
 def _arms(reports: Reports, least: int, first: _Fixed) -> _Fixed:
     """Return which arms are withheld beside a table of two segments: all or none.
 
-    Anything computed from arms and the table depends, in every cell of the table, on the reports of
-    all arms but some that it treats alike, so at least on those of the smallest arm.
+    A combination of sums of arms and the table that does not vanish depends in every cell of the
+    table on the reports of all arms, except of those that it treats alike. So it depends in each
+    cell at least on the reports of the smallest arm.
     """
     of_arm = reports.sum(axis=(0, 1))
     present = np.flatnonzero(of_arm)
@@ -261,7 +270,7 @@ class _Table:
         self.values |= {fixed[0] for fixed in first if len(fixed) == 1 and fixed[0][0] < 2}
 
     def solve(self) -> _Fixed:
-        """Withhold further cells, those of few reports first, and where it must be sums."""
+        """Withhold further cells, those of few reports first, and sums if no cell is left."""
         while (cut := self._small_cut()) is not None:
             path = self._path(*cut)
             if path:
@@ -288,7 +297,10 @@ class _Table:
         return None
 
     def _path(self, start: set[_Vertex], end: set[_Vertex]) -> list[tuple[int, int]]:
-        """Return published cells that join both sides, of few reports together; empty if none."""
+        """Return the path of published cells, with the fewest reports, that joins both sides.
+
+        It is empty if there is none.
+        """
         joins: dict[_Vertex, list[tuple[_Vertex, int, tuple[int, int]]]] = defaultdict(list)
         for row, column in np.argwhere(self.reports > 0).tolist():
             cost = 0 if (row, column) in self.cells else int(self.reports[row, column])
@@ -314,7 +326,7 @@ class _Table:
         return []
 
     def _smallest_sum(self, cut: tuple[set[_Vertex], set[_Vertex]]) -> _Vertex:
-        """Return the value to withhold next: of the cut if one is left, of few reports."""
+        """Return the published value with the fewest reports, in the cut if it has one left."""
         published = [
             (side, number)
             for side, sums in enumerate(self.sums)

@@ -1,8 +1,8 @@
-"""How the arms of an experiment differ in a window, from what is published of them.
+"""How the arms of an experiment differ in a window, from the published counts of each arm.
 
-Each arm has its share of all arms' reports (``arm_share``), and each but the first has, for every
-estimate that is an average over reports, how much more it is than in the first arm
-(``difference``). Differences are made of the published counts of the last level that is sent;
+Every arm has a row ``arm_share``, its share of all arms' reports. Every arm but the first also has
+a row ``difference`` for each estimate that is an average over reports: how much more it is than in
+the first arm. Differences are made of the counts of the last level that is sent;
 :mod:`mechanisms.experiments` says why, and what they assume.
 """
 
@@ -23,13 +23,13 @@ from pipelines.aggregation.breakdown import Slice, slices
 from pipelines.aggregation.publication import Publication, reason
 from sotto.plan.compiled import CompiledPlan
 
-#: The probability that one of the intervals of an estimate, one an arm, is ever wrong.
+#: The probability that any of the intervals of one item, of which each arm has one, is ever wrong.
 ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class Ends:
-    """An interval of one confidence alone."""
+    """An interval that is known at one confidence only, and is returned for any."""
 
     low: float
     high: float
@@ -98,7 +98,7 @@ def _differences(
 
 
 def _withheld(published: Publication, arm: Slice) -> str | None:
-    """Return why the last level of an arm is not published, or None."""
+    """Return why the last level of an arm is not published; None if it is."""
     last = published.metric.sent - 1
     if published.levels(arm)[last]:
         return None
@@ -108,7 +108,7 @@ def _withheld(published: Publication, arm: Slice) -> str | None:
 
 
 def _scored(published: Publication, arm: Slice) -> list[Scored]:
-    """Return what is scored at the last level, if its estimates can be compared."""
+    """Return the items that reports of the last level score; none if arms cannot be compared."""
     metric = published.metric
     if metric.mechanism.why_not_compared:
         return []

@@ -1,11 +1,11 @@
 """Counts of a window: one vector a level, kept on disk in pages; merging is addition.
 
-Everything that is estimated comes from these. :func:`changes` makes them of rows that start or
-stop counting. They are keyed (plan fingerprint, metric, window start, cell of the plan's
-segments); the vectors of a window's levels are the rows of one matrix, which adds to another like
-any matrix. A *page* holds the windows that start in one budget period, so that a run rewrites
-the few pages that it touches and never the history. Each window carries its *revision*: the
-generation that changed it last, by which a database that fell behind finds what it missed.
+All estimates are made of these counts. :func:`changes` makes them from rows that start or stop
+counting. A window is named by plan fingerprint, metric, start and cell of the plan's segments
+(:class:`WindowKey`); the vectors of its levels are the rows of one matrix, and windows are merged
+by adding matrices. A *page* holds the windows that start in one budget period, so that a run
+rewrites the few pages that it touches and never the history. Each window carries its *revision*:
+the generation that changed it last, by which a database that fell behind finds what it missed.
 
 Page, little-endian: a sequence of windows ascending by key, each a header of 62 B (fingerprint,
 metric u16, start i64, revision u64, levels u16, length u32, cell u8, 5 B of zeros) and the matrix,
@@ -70,9 +70,10 @@ class WindowCounts:
 
 
 def pack_change(key: WindowKey, change: Matrix) -> bytes:
-    """Return a window and the change of its counts; several may follow one another.
+    """Return a window and the change of its counts as bytes; several may be joined.
 
-    The matrix is levels u16, length u32, the window's cell u8, a zero, then i64.
+    The bytes are fingerprint, metric u16, start i64, levels u16, length u32, cell u8, a zero byte,
+    and the matrix, i64.
     """
     head = _CHANGE.pack(*key[:3]) + _MATRIX.pack(*change.shape, key.cell)
     return head + change.astype(_I64, copy=False).tobytes()
@@ -102,7 +103,7 @@ def unpack_matrix(data: bytes) -> Matrix:
 
 
 def summed(parts: Iterable[bytes]) -> bytes:
-    """Return the sum of packed changes, window by window: packed one after the other.
+    """Return the sum of packed changes by window, packed in the order of the windows.
 
     >>> one = pack_change(WindowKey(bytes(32), 0, 5), np.array([[1, 2, 3]]))
     >>> [matrix.tolist() for _, matrix in unpack_changes(summed([one, one]))]
@@ -153,7 +154,10 @@ def merge(
     changes: Iterable[tuple[WindowKey, Matrix]],
     revision: int,
 ) -> dict[WindowKey, WindowCounts]:
-    """Return a page with changes, negative where they retract; what stays keeps its revision."""
+    """Return a page with changes added; windows that change get the ``revision``.
+
+    A change is negative where rows count no more. Raises FormatError if a count would be.
+    """
     merged = dict(page)
     for key, change in changes:
         if not change.any():
@@ -171,14 +175,14 @@ def merge(
 #: Changes of count vectors by (registered metric, start of the window in ms, cell, level).
 Deltas: TypeAlias = dict[tuple[int, int, int, int], NDArray[np.int64]]
 
-#: Cells of count vectors that are made at a time, but always at least one vector.
+#: Numbers in the count vectors that are made at a time; at least one vector always is.
 PASS_CELLS = 1 << 22
 
 _LEVELS = 8
 
 
 def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
-    """Add up rows, of one shard and period, that count from now on and take off those that do not.
+    """Count rows of one shard and period: ``plus`` count from now on, ``minus`` no more.
 
     Returns ``(count_length,)`` int64 vectors by (metric, window start, cell, level); none that is
     all zero.
@@ -191,7 +195,7 @@ def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
     level = np.concatenate([part.level for part in parts])
     cell = np.concatenate([part.cell for part in parts])
     window = event // catalog.windows[metric]
-    # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
+    # Windows are numbered from the first event, so that keys fit 64 bits whatever their lengths.
     since = window - (event.min() // catalog.windows)[metric]
     key = ((metric * (since.max() + 1) + since) * MAX_CELLS + cell) * _LEVELS + level
     order = np.argsort(key)
@@ -215,7 +219,10 @@ def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
 
 
 def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
-    """Cut groups, given the metric of each, ascending, into pieces that are counted together."""
+    """Yield slices of groups to count together: of one metric, and ``PASS_CELLS`` at most.
+
+    ``metric``: that of each group, ascending.
+    """
     cuts = [*np.flatnonzero(opens(metric)).tolist(), len(metric)]
     for first, end in itertools.pairwise(cuts):
         size = max(PASS_CELLS // catalog.mechanisms[int(metric[first])].count_length, 1)
@@ -226,7 +233,10 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 def _difference(
     mechanism: Mechanism, parts: tuple[Rows, ...], at: NDArray[np.intp], group: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Count the first part's rows of one metric by group, less the others', which may be wider."""
+    """Return the counts of the first part's rows less those of the other parts', by group.
+
+    ``at``: the places of one metric's rows in all parts joined; ``group``: the group of each.
+    """
     groups, first = int(group[-1]) + 1, 0
     counts = np.zeros((groups, mechanism.count_length), dtype=np.int64)
     for number, part in enumerate(parts):

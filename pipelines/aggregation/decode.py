@@ -1,14 +1,14 @@
 """From messages to packed rows: which state each row belongs to, and which rows come too late.
 
-The append time of a report's own log record decides whether it is early or late. One rule is added
-here: the state of a closed period is gone, so its rows are late even if a plan that was registered
-only afterwards would still take them.
+:func:`sotto.wire.decode.decode` checks every row by itself; it compares its event time with the
+append time of its own log record. One rule is added here: the state of a closed period is gone, so
+its rows are late even if a plan that was registered only afterwards would still accept them.
 
 The state of a budget period is cut into parts by the shards of its pseudonyms. A part costs a run
-nearly the same for one report as for a thousand, so few reports over many periods want few parts.
-Parts also bound what is in memory at once and what workers do side by side, so many chains want
-many. A period gets its number of parts when its first reports come, from the size of the run and
-the chains of earlier periods, and keeps it for ever.
+nearly the same for one report as for a thousand, so few parts are best for few reports over many
+periods. Parts also bound how much is in memory at once, and are what workers count in parallel, so
+many are best for many chains. The number of parts of a period is decided when its first reports
+come, from the size of the run and the chains of earlier periods, and never changes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from sotto.wire.reasons import Reason
 class Arrivals(NamedTuple):
     """The contents of a stretch of the log."""
 
-    #: Rows of one shard, budget period and padded width each; rows that come at the wrong time are
-    #: not countable, and are rejects too, but the state must know of them.
+    #: Each has rows of one shard, budget period and padded width. Rows that come too early or too
+    #: late are among them, not countable, and among the rejects: the state audits them, too.
     rows: list[Rows]
     rejects: list[Reject]
-    reports: int  #: decodable reports, whether rejected for their time or not
+    reports: int  #: decodable reports, those that are rejected for their time included
 
 
 def arrivals(
@@ -48,7 +48,12 @@ def arrivals(
     parts: Parts | None = None,
     forgotten: Forgotten | None = None,
 ) -> Arrivals:
-    """Decode records of a partition; periods before ``first_open`` are closed, if that is given."""
+    """Decode records of a partition into rows and rejects.
+
+    ``first_open``: the first budget period that is not closed; None if none is closed. ``parts``:
+    the numbers of parts of periods; without them rows are sorted by shard. ``forgotten``: the
+    pseudonyms whose rows are rejected without their bytes.
+    """
     forgotten = forgotten or Forgotten(b"")
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
@@ -61,7 +66,7 @@ def arrivals(
     ]
     batches, gone = forgotten.split(decoded.batches)
     timely = rows_of(batches, registry, parts=parts)
-    # Selected first: made-up event times lie in very many periods.
+    # Rows are selected before they are sorted: made-up event times lie in very many periods.
     seen = [_seen(batch, registry) for batch in forgotten.split(decoded.untimely)[0]]
     untimely = rows_of(seen, registry, countable=False, parts=parts)
     closed = [rows for rows in timely if first_open is not None and rows.period < first_open]
@@ -75,7 +80,10 @@ def arrivals(
 
 
 def _seen(batch: Batch, registry: Registry) -> Batch:
-    """Return untimely rows of periods under way when the log took them, wherever it is cut."""
+    """Return the untimely rows whose budget period could take reports at their append time.
+
+    This depends on each row alone, so that it does not matter how the log is cut into runs.
+    """
     period = batch.event // registry.period
     first = (batch.append - registry.horizon) // registry.period
     at = np.flatnonzero((first <= period) & (period <= batch.append // registry.period))
@@ -87,14 +95,15 @@ def _seen(batch: Batch, registry: Registry) -> Batch:
     return replace(batch, **columns)
 
 
-#: Chains that a part is expected to have, at most: their columns stay in the processor's cache.
+#: How many chains a part is meant to have, at most: their columns stay in the processor's cache.
 CHAINS = 1 << 16
 
 
 def parts_for(chains: Iterable[int], shards: int) -> int:
     """Return the number of parts, at most ``shards``, of a period whose first reports come.
 
-    The most ``chains`` count: a run's reports of one period, chains of other periods.
+    ``chains``: how many chains the period may have, by several measures (reports that the run takes
+    of one period, chains of other periods); the largest decides.
     >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([1000 * CHAINS], 64)
     (1, 1, 64)
     """
@@ -132,11 +141,11 @@ def rows_of(
     """Sort decoded batches into rows of one shard, budget period and padded width each.
 
     ``batches``: of any metrics, shards and periods. ``countable``: False for batches that were
-    decoded but came too late or from the future. ``parts``: shards that are in one part of a period
-    come together, and the part's number takes the place of theirs.
+    decoded but came too late or from the future. ``parts``: if given, rows of all shards in one
+    part of a period are one, and have the number of the part as ``shard``.
 
-    Returns list of Rows: ascending by shard, then period, then padded width: one for all payloads
-    of up to 64 B and one for each width above. Rows of each keep the order of the batches.
+    The list is in the order of shard, period and padded width. Payloads of up to 64 B have one
+    padded width, wider ones their own. Rows keep the order of the batches.
     """
     alike: dict[int, list[Rows]] = {}
     for batch in batches:
@@ -152,7 +161,7 @@ def rows_of(
 
 
 def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list[Rows]:
-    """Cut rows, at least one, by shard and period."""
+    """Return rows, of which there is at least one, by shard and period."""
     shards = shards_of(everything.pseudonym, registry.shards).astype(np.int64)
     periods = everything.event // registry.period
     if parts is not None:
@@ -174,7 +183,7 @@ def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list
 
 
 def _of_batch(batch: Batch, countable: bool) -> Rows:
-    """Return a batch as rows whose shard and period are still to be found."""
+    """Return a batch as rows; shard and period are 0 until :func:`_by_place` sets them."""
     n = len(batch.level)
     return Rows(
         shard=0,

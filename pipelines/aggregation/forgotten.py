@@ -1,8 +1,8 @@
-"""Pseudonyms that are forgotten: known by a keyed hash alone, and taken out of a state.
+"""Forgotten pseudonyms: how one is taken out of a state, and its later reports are rejected.
 
-A person may have a pseudonym of his device forgotten. Its counted reports are taken back, and
-nothing of it stays but a keyed hash, by which its later reports are rejected: as numbers, without
-their bytes.
+A person may ask that a pseudonym of a device be forgotten (``sotto forget``). Its counted reports
+are taken back, and nothing of it stays but a keyed hash. By this hash its later reports are
+recognized and rejected; only their number is kept.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def tombstone(key: bytes, pseudonym: bytes) -> str:
 class Forgotten:
     """The tombstones of a state directory."""
 
-    key: bytes  #: of the state directory
+    key: bytes  #: the key of the state directory, by which pseudonyms are hashed
     tombstones: frozenset[str] = frozenset()
 
     def split(self, batches: Iterable[Batch]) -> tuple[list[Batch], list[Reject]]:
-        """Return what of some batches is not forgotten, and the numbers of reports that are."""
+        """Return batches without forgotten pseudonyms, and rejects that count their reports."""
         kept: list[Batch] = []
         rejects: list[Reject] = []
         for batch in batches:
@@ -50,7 +50,7 @@ class Forgotten:
         return kept, rejects
 
     def without_bytes(self, rejects: Sequence[Reject]) -> list[Reject]:
-        """Return rejects, those of forgotten pseudonyms as such and without their bytes."""
+        """Return rejects; those of forgotten pseudonyms become FORGOTTEN and lose their bytes."""
         if not self.tombstones:
             return list(rejects)
         return [
@@ -74,7 +74,7 @@ class Forgotten:
 
 
 def ids_of(state: State, pseudonyms: Collection[bytes]) -> NDArray[np.intp]:
-    """Return the places in a state of those of some pseudonyms that it has."""
+    """Return the ids that a state has for some pseudonyms; none for those that it does not know."""
     low, high = state.pseudonyms["low"], state.pseudonyms["high"]
     wanted = [np.frombuffer(each, dtype="<u8") for each in pseudonyms]
     found = [np.flatnonzero((low == one) & (high == other)) for one, other in wanted]
@@ -84,8 +84,8 @@ def ids_of(state: State, pseudonyms: Collection[bytes]) -> NDArray[np.intp]:
 def forget(state: State, pseudonyms: Collection[bytes], append: int) -> Stepped | None:
     """Take pseudonyms out of a state; None if it has none of them.
 
-    Returns the state without them, and what that changes: count vectors that are taken back, and
-    the number of their reports that had not been rejected before, as rejected at ``append``, ms.
+    Returns the state without them, the counts that are taken back, and one reject, with the append
+    time ``append``, ms, for the number of their reports that had not been rejected before.
     """
     ids = ids_of(state, pseudonyms)
     if not ids.size:

@@ -1,14 +1,18 @@
 """Pairs of successive levels of a chain, and whether their payloads are equal.
 
-A chain's weaker report is drawn from the next stronger one, so that the share of equal pairs is
-known whatever was recorded: :mod:`mechanisms.estimators.poisoning` looks at it. Each countable
-level of a chain that counts is paired with the next weaker one that was seen countably. This is a
-function of the state alone: payloads are compared by their tags, which are kept of all levels. So
-neither the order of the rows nor how they are cut into calls changes the sums, and nothing of a
-revoked pseudonym is in them. A level that comes between two others parts their pair.
+A chain's weaker report is drawn from the next stronger one, so the share of pairs with equal
+payloads is known whatever was recorded; :mod:`mechanisms.estimators.poisoning` raises an alarm if
+the reports show another share. Each countable level of a chain that counts is paired with the next
+weaker countable level that was seen. If a level between the two comes later, their pair is replaced
+by two others.
 
-A pair is in the window of its chain, in the vector of the stronger level: at ``2 j`` the number of
-pairs with level j, at ``2 j + 1`` that of the equal ones. These follow the cells of a mechanism.
+The sums are a function of the state alone: payloads are compared by their tags, which the state
+keeps of all levels. So neither the order of the rows nor how they are cut into calls changes them,
+and revoked pseudonyms have no pairs.
+
+A pair is counted in the window of its chain, in the vector of the stronger level, behind the
+mechanism's own counts: at ``2 j`` is the number of pairs with level j, at ``2 j + 1`` how many of
+these are equal.
 """
 
 from __future__ import annotations
@@ -31,12 +35,12 @@ _COLUMNS = pair_columns(_LEVELS)
 
 
 def columns(mechanism: Mechanism) -> int:
-    """Return the length of a vector of a window: cells, then pairs."""
+    """Return the length of a window's vectors: the mechanism's counts, then pairs."""
     return mechanism.count_length + pair_columns(mechanism.levels)
 
 
 def split(mechanism: Mechanism, matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the counts of a window by level, and the pairs: none where counts are all there is."""
+    """Return the counts of a window by level, and its pairs: zeros if the matrix has no pairs."""
     counts, pairs = matrix[:, : mechanism.count_length], matrix[:, mechanism.count_length :]
     if not pairs.shape[1]:
         pairs = np.zeros((mechanism.levels, pair_columns(mechanism.levels)), dtype=np.int64)
@@ -44,10 +48,10 @@ def split(mechanism: Mechanism, matrix: Matrix) -> tuple[Matrix, Matrix]:
 
 
 class Touched:
-    """Entries of which a call has made levels countable, so that they have pairs.
+    """Entries whose pairs a call may have changed: a level of theirs has become countable.
 
-    ``ids`` are all different, of pseudonyms that were not revoked; ``before`` are the levels that
-    were countable before the call.
+    ``ids`` are all different, of pseudonyms that were not revoked; ``before`` are the masks of the
+    levels that were countable before the call.
     """
 
     def __init__(self, state: State, ids: NDArray[np.intp], before: NDArray[np.uint8]) -> None:
@@ -62,9 +66,10 @@ class Touched:
 def pair_changes(
     state: State, retracted: NDArray[np.intp], touched: Touched | None = None
 ) -> Deltas:
-    """Return what pairs of entries have come and gone, by (metric, window, cell, level).
+    """Return by how much the numbers of pairs change, by (metric, window, cell, level).
 
-    ``retracted`` are all entries that counted and do so no more.
+    ``retracted`` are all entries that counted and count no more; ``touched`` are entries with new
+    countable levels.
     """
     countable, owner = state.entries["countable"], state.entries["pseudonym"]
     found: list[tuple[NDArray[np.int64], ...]] = []
@@ -80,7 +85,7 @@ def pair_changes(
     metric = state.entries["metric"][entry].astype(np.int64)
     length = state.catalog.windows[metric]
     window = state.entries["event"][entry] // length
-    # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
+    # Windows are numbered from the first event, so that keys fit 64 bits whatever their lengths.
     since = window - (state.entries["event"][entry].min() // state.catalog.windows)[metric]
     cell = state.entries["cell"][entry].astype(np.int64)
     key = ((metric * (since.max() + 1) + since) * MAX_CELLS + cell) * _LEVELS + place // _COLUMNS
@@ -102,7 +107,11 @@ def pair_changes(
 def _pairs(
     state: State, ids: NDArray[np.intp], masks: NDArray[np.uint8], weight: int
 ) -> Iterator[tuple[NDArray[np.int64], ...]]:
-    """Yield pairs of entries with these levels: entry, place of level and column, sign, equal."""
+    """Yield the pairs of entries with these masks of levels, as columns.
+
+    They are entry, place of the pair (stronger level and column), ``weight``, and 1 if both
+    payloads are equal, else 0.
+    """
     tags = state.entries["tags"]
     for upper in range(1, tags.shape[1]):
         below = masks & np.uint8((1 << upper) - 1)
@@ -114,7 +123,7 @@ def _pairs(
 
 
 def joined(state: State, counts: Deltas, pairs: Deltas) -> Deltas:
-    """Return changes of whole vectors: of counts, followed by those of pairs."""
+    """Return changes of whole vectors: the changes of counts, followed by those of pairs."""
     deltas: Deltas = {}
     for key in counts.keys() | pairs.keys():
         mechanism = state.catalog.mechanisms[key[0]]

@@ -1,14 +1,18 @@
-"""The parts of one publication of a window: the counts of each slice, level and stratum.
+"""Which counts of a window one publication shows: of which slices, levels and strata.
+
+:mod:`pipelines.aggregation.published` calls :class:`Publication` for each publication of a window,
+and adds the rule over several; :mod:`pipelines.aggregation.breakdown` decides for one level.
 
 *No combination of the figures of one publication, with any coefficients, depends on fewer than the
 plan's minimum of reports of any level.* Figures have enough digits for the counts of each level to
 follow from them. So :func:`pipelines.aggregation.breakdown.withheld` decides for every level by
 itself of which slices its counts are published, and a row is made of those levels alone.
 
-The reports of a number are told apart by their coins too, in *strata*, of which each has figures
-of its own. A slice has k strata only if it has half as many, and if its sums and those of the other
-slices that have k are independent already on the *large* cells: those with the minimum of reports
-in each of the k strata.
+The reports of a number are also told apart by their public coins, in *strata*, and each stratum has
+figures of its own. Numbers of strata are tried one after another, each twice the one before, whose
+strata it halves. A slice has k strata only if it also may have half as many, and if its
+sum and those of the other slices that have k are independent already on the *large* cells: those
+with the minimum of reports in each of the k strata.
 
 Some mechanisms have figures from which groups of reports follow by themselves, whatever a slice:
 the cohorts of strings, and the lines of local hashing
@@ -62,6 +66,8 @@ class Publication:
     ----------
     arrived : ndarray, shape (cells, levels)
         How many reports there are.
+    unions : list of Slice
+        The withheld values of an attribute, put together, if their sum can be computed anyway.
     """
 
     def __init__(
@@ -77,7 +83,7 @@ class Publication:
         mechanism, attributes = metric.mechanism, plan.attributes
         levels = len(metric.ladder)
         self.arrived = np.zeros((plan.cells, levels), dtype=np.int64)
-        #: How many reports the smallest separable group of a cell has, and that of all cells.
+        # How many reports the smallest separable group has, in each cell and in all cells together.
         smallest, groups = np.zeros_like(self.arrived), np.zeros((levels, 1), dtype=np.int64)
         for cell, matrix in counts.items():
             self.arrived[cell] = mechanism.reports_by_level(matrix)
@@ -92,19 +98,19 @@ class Publication:
             counted[:, by_level < LEAST_PART * by_level.sum()] = 0
             smallest[counted == 0] = 0
         self._counted = counted
-        # A cell that is missing in some group has no weight there, but is withheld all the same.
+        # A cell without reports in some group gets the weight 1, of ``_scale`` a report: enough to
+        # be withheld, and too little for all such cells together to weigh as much as one report.
         self._scale = plan.cells + 1
         self._weights = self._scale * smallest + ((smallest == 0) & (counted > 0))
         self._together = together >= least
         self._levels = self._shown(frozenset(held))
-        #: The values of a published slice that are withheld, together.
         self.unions = [*self._unions()]
         for union in self.unions:
             self._levels[union.name] = self._follows(union)
         self._strata = self._told_apart(most)
 
     def _shown(self, held: Set[str]) -> dict[str, NDArray[np.bool_]]:
-        """Return which levels of each slice are published if these slices are not."""
+        """Return which levels of each slice are published if the slices ``held`` are withheld."""
         attributes, least = self.plan.attributes, self.least
         anyway = withheld(attributes, self._counted.sum(axis=1), least, held)
         found = {each.name: self._reports(each, self._counted) > 0 for each in slices(attributes)}
@@ -121,12 +127,12 @@ class Publication:
         return found
 
     def without(self, held: Set[str]) -> set[str]:
-        """Return the slices with reports of which no level is published if ``held`` are not."""
+        """Return the slices with reports that show no level if ``held`` are withheld."""
         shown = self._shown(held)
         return {name for name in self.enough() if not shown[name].any()}
 
     def enough(self) -> dict[str, bool]:
-        """Return of each slice with reports whether some level of it has enough for a row."""
+        """Return for each slice with reports whether one of its levels has enough for a row."""
         few = self._scale * self.least
         return {
             each.name: bool((self._reports(each, self._weights) >= few).any())
@@ -135,10 +141,11 @@ class Publication:
         }
 
     def _unions(self) -> Iterator[Slice]:
-        """Yield what follows from a published sum and its parts that are: the rest of it.
+        """Yield, for each published slice, its withheld parts put together.
 
-        A part is withheld that has no level, be it for few reports in a single separable group.
-        Arms of an experiment are never put together.
+        Their sum is that of the slice less its published parts, so that it can be shown. A part is
+        withheld if no level of it is published, even if only for few reports in a single separable
+        group. Arms of an experiment are never put together.
         """
         attributes = self.plan.attributes
         arms = len(attributes) - 1 if self.plan.experiment is not None else None
@@ -199,11 +206,14 @@ class Publication:
         return total
 
     def strata(self, part: Slice) -> int:
-        """Return how many strata of a slice's reports are told apart by their coins, at most."""
+        """Return into how many strata a slice's reports may be told apart by their coins."""
         return self._strata.get(part.name, 1)
 
     def why(self, part: Slice, own: NDArray[np.int64]) -> str | None:
-        """Return why nothing of a slice, of which ``own`` reports have come, is published."""
+        """Return why nothing of a slice is published; None if some level is.
+
+        ``own`` ((levels,) int64): how many of its reports have come.
+        """
         if self.levels(part).any():
             return None
         if short := reason(int(own.sum()), self.least):
@@ -221,7 +231,7 @@ class Publication:
         return "until more reports have come or gone, or the window is complete"
 
     def _told_apart(self, most: int) -> dict[str, int]:
-        """Return how many strata slices have, of those that have any published level."""
+        """Return the number of strata of each slice that has a published level."""
         mechanism, joins = self.metric.mechanism, self.metric.mechanism.joins
         every = (*slices(self.plan.attributes), *self.unions)
         left = [each for each in every if self.levels(each).any()]
@@ -244,7 +254,10 @@ class Publication:
         return found
 
     def _independent(self, parts: list[Slice], large: NDArray[np.bool_]) -> bool:
-        """Whether what vanishes on the large cells vanishes, at each level of the last slice."""
+        """Return whether combinations of slices that are zero on the large cells are zero.
+
+        This must hold at each published level of the last slice.
+        """
         cells = np.arange(self.plan.cells)
         for level in np.flatnonzero(self.levels(parts[-1])).tolist():
             made = [np.isin(cells, each.cells) for each in parts if self.levels(each)[level]]

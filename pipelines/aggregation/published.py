@@ -1,4 +1,8 @@
-"""Publications of a window, one after another, and when it is published anew.
+"""Decides what is published of a window, and when it is published again.
+
+:func:`renewed` decides when; :func:`_published` decides which levels' tables are in a publication.
+Runs and streaming jobs both call them through
+:func:`pipelines.aggregation.result_rows.published_again`. The rule, for several publications:
 
 *No combination of all publications of a window's total, with any coefficients, depends on fewer
 than the plan's minimum of reports of any level.* For one publication
@@ -6,8 +10,9 @@ than the plan's minimum of reports of any level.* For one publication
 levels, and go, so that two publications could differ by one report.
 
 A level's table is published only if all alternating sums of the numbers of its reports, now and in
-former publications, are at least the minimum: with 20 and 100 reports published, 130 may follow,
-since 130, 130 - 100, 130 - 20 and 130 - 100 + 20 are. Otherwise it is left out.
+former publications, are at least the minimum (:func:`fewest`): with 20 and 100 reports published,
+130 may follow, since 130, 130 - 100, 130 - 20 and 130 - 100 + 20 are at least 20. Otherwise the
+level is left out.
 
 *Proof.* Let a combination have the coefficients a_1, a_2, ... A report that was in the publications
 from b to before e has the weight f(e) - f(b), where f(r) = a_1 + ... + a_(r-1). If a report weighs
@@ -16,16 +21,17 @@ Reports that now weigh anything did so before, and this one does. The new coeffi
 between 1 and -1, apart from zeros. So the combination depends on at least as many reports as such a
 sum has, which is the number of those that weigh 1 less the number of those that weigh -1. QED.
 
-Which reports came and went need not be known: whatever they did, late, revoked and forgotten ones
-included, the numbers decide, and these are not protected.
+Which reports came and went need not be known: the numbers alone decide, whether reports were late,
+revoked or forgotten, and numbers of reports are not protected.
 
-Strata of numbers are told apart in complete windows alone, always in the same ones from the first
-time on. Until then all f are shared by the strata, and from there on each has its own. The sum is
-then, for what they share, that over strata of the smallest; a single stratum must have enough of
-what it does not share.
+Strata of numbers are told apart in complete windows alone, from the first such publication on
+always the same strata. In the proof, all strata have the same f in the publications that join them,
+and each has its own f in those that tell them apart. For sequences that begin in the shared part,
+the bound is the sum over strata of the smallest alternating sum of each; for the part of its own, a
+single stratum must have enough reports.
 
 Cohorts of strings and lines of local hashing (:meth:`mechanisms.base.Mechanism.separable`) are told
-apart in every publication. So all f are their own, and each of them must have enough.
+apart in every publication. So each of them has an f of its own, and must have enough reports.
 """
 
 from __future__ import annotations
@@ -51,26 +57,26 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 KIND = b"publishd"
 
-#: An open window is published again when so many times the reports have come.
+#: An open window is published again when it has so many times the reports of the last time.
 EARLY_GROWTH = 3
-#: A complete window is published again when so many times the reports have come.
+#: A complete window is published again when it has so many times the reports of the last time.
 LATE_GROWTH = 1.1
-#: A window is published at most so many times, the first of these while it is open; the
-#: alternating sums double with each.
+#: How often a window is published at most, in all and while it is open. Each publication doubles
+#: the number of alternating sums.
 MOST, MOST_OPEN = 12, 8
 
-#: Separable groups of reports of which alternating sums are made at a time.
+#: Separable groups of reports of which alternating sums are made at a time, to bound memory.
 _AT_ONCE = 256
 
 _HEAD = struct.Struct("<I")
-#: Fields that are stored as they are.
+#: Fields of :class:`PublishedWindow` that JSON stores as they are.
 _PLAIN = ("revision", "least", "complete", "segments", "come", "strata", "superseded", "held")
 
 
 class Numbers(NamedTuple):
     """How many reports one publication is made of; zeros stand for what it left out."""
 
-    strata: int  #: that its figures tell apart
+    strata: int  #: how many strata its figures tell apart
     answers: Matrix  #: (levels, strata of the mechanism)
     pairs: Matrix  #: (levels, levels): pairs of a level with each weaker one
 
@@ -80,18 +86,19 @@ class PublishedWindow:
     """All publications of a window: the numbers of each, and the tables of the last."""
 
     revision: int = 0  #: the generation that changed it last
-    least: int = 0  #: the plan's ``minimum_reports`` then
+    least: int = 0  #: the plan's ``minimum_reports`` at that time
     complete: bool = False  #: whether the window was complete
     segments: bool = False  #: whether segments have rows
-    come: int = 0  #: reports that counted by the last publication
-    strata: int = 1  #: strata that are told apart, at most
-    #: What the last publication is made of, by cell, pairs included: zeros where a level is left
-    #: out.
+    come: int = 0  #: how many reports counted at the last publication
+    strata: int = 1  #: how many strata are told apart, at most
+    #: The tables of the last publication by cell, with pairs; a level that is left out is zeros.
     counts: Mapping[int, Matrix] = field(default_factory=dict)
-    history: tuple[Numbers, ...] = ()
-    superseded: bool = False  #: whether the window has another name since: of a lower version
-    #: Segments that are withheld because they were lately: in how many windows in a row each had
-    #: enough reports (:func:`pipelines.aggregation.breakdown.held_back`).
+    history: tuple[Numbers, ...] = ()  #: the numbers of each publication, the first one first
+    #: Whether the window now has another name, that of a lower version of the plan.
+    superseded: bool = False
+    #: Segments that are withheld because an earlier window withheld them, each with the number of
+    #: windows in a row in which it had enough reports
+    #: (:func:`pipelines.aggregation.breakdown.held_back`).
     held: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -108,16 +115,21 @@ def renewed(
 ) -> PublishedWindow:
     """Return what is published of a window whose cells have these counts now.
 
-    An open window's total is published when a level has enough reports, and again when
-    ``EARLY_GROWTH`` times as many have come; then once it is complete, with segments. After that a
-    total without segments is published again when ``LATE_GROWTH`` times as many have come; and any,
-    then without segments, when the minimum of reports have gone. A publication replaces
-    another one only if its error will be smaller, or reports have gone.
+    ``before``: what was published of it, :data:`NOTHING` if nothing was. ``window``: its counts by
+    cell. ``least``: the plan's ``minimum_reports``. ``revision``: the generation that is committed,
+    in a streaming job the time, ms.
 
-    As few reports gone as ``LATE_GROWTH`` allows to come take no figures away: segments stay, and
-    so does a total after which none may follow, or one that lacks levels. Else whoever has the
-    minimum of pseudonyms could have them revoked, and most of a window of any size withheld.
-    Segments that were not shown before are not shown of what has lost the minimum.
+    *Reports come.* An open window's total is published when a level has enough reports, and again
+    when ``EARLY_GROWTH`` times as many have come. When the window is complete, total and segments
+    are published. After that, a total without segments is published again when ``LATE_GROWTH``
+    times as many have come. A publication replaces the last one only if its error will be smaller.
+
+    *Reports go* (revoked, forgotten). The total is published again, without segments, when the
+    reports that went exceed those that came by the minimum at least. But if only about a tenth have
+    gone (by ``LATE_GROWTH``), segments that are shown stay, and so does a total if no other may
+    follow, or only one that lacks levels. Otherwise somebody with the minimum of pseudonyms could
+    have them revoked, and so have most of a window of any size withheld. If a window keeps its
+    figures when it becomes complete, it shows segments only if fewer than the minimum have gone.
     """
     first, *_ = window.values()
     complete, tables = first.complete, {cell: each.counts for cell, each in window.items()}
@@ -166,10 +178,10 @@ def steadied(
     metric: CompiledMetric,
     held: Mapping[str, int],
 ) -> PublishedWindow:
-    """Return what :func:`renewed` did, with the segments to withhold if they are shown from now on.
+    """Return ``now``, with the segments to hold back if it is the first to show segments.
 
-    ``held``: those of the window before it. Arms of an experiment are not among them: they have no
-    row together.
+    ``now``: what :func:`renewed` returned. ``held``: the segments that the window before held back.
+    Arms of an experiment are never held back: they have no row together.
     """
     shown = before.segments and before.least > 1
     if shown or not (now.segments and now.least > 1 and plan.attributes):
@@ -187,7 +199,7 @@ def _reports(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> Matrix:
 
 
 def _error(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> float:
-    """Return about which standard error a share has that is made of tables."""
+    """Return the expected standard error of a share that is made of tables; infinite of none."""
     return expected_error(metric.mechanism, _reports(metric, tables).tolist()) if tables else np.inf
 
 
@@ -198,9 +210,12 @@ def _published(
     tables: Mapping[int, Matrix],
     least: int,
 ) -> PublishedWindow:
-    """Return the next publication: its tables, strata and history."""
+    """Return ``before`` with the next publication: its tables, strata and history.
+
+    Levels of which too few reports would be told apart are left out; :data:`NOTHING` if all are.
+    """
     mechanism, history = metric.mechanism, before.history
-    # Each coordinate of a vector has figures of its own.
+    # A vector is published once, when complete: each of its coordinates has figures of its own.
     if metric.type == "vector" and (history or not before.complete):
         return NOTHING
     vectors, pairs = split(mechanism, np.sum([*tables.values()], axis=0))
@@ -261,10 +276,10 @@ def _counts(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> dict[int, M
 
 
 def fewest(shared: Sequence[Matrix], apart: Sequence[Matrix], strata: int) -> int:
-    """Return on how many reports of a level every combination of its tables depends, at least.
+    """Return the fewest reports of a level that a combination of its publications depends on.
 
-    ``shared``, then ``apart``: the numbers of reports ``(strata,)`` of publications in their order,
-    of those that join the strata and of those that tell them apart.
+    ``shared``: the numbers of reports ``(strata,)`` of each publication that joins the strata, the
+    first one first. ``apart``: of those after them that tell the strata apart.
 
     >>> fewest([np.array([20]), np.array([100]), np.array([130])], [], 1)
     20
@@ -288,7 +303,7 @@ def _stacked(numbers: Sequence[Matrix], strata: int) -> Matrix:
 
 @lru_cache(maxsize=64)
 def _alternating(length: int, start: int) -> Matrix:
-    """Return the steps of all sequences of 0 and 1 after a start, constant ones first.
+    """Return the steps of all sequences of 0 and 1 that follow ``start``, the constant one first.
 
     >>> _alternating(2, 0).tolist()
     [[0, 0], [0, 1], [1, -1], [1, 0]]
@@ -299,7 +314,7 @@ def _alternating(length: int, start: int) -> Matrix:
 
 
 def windows_before(key: WindowKey, length: int) -> list[WindowKey]:
-    """Return the windows, the last one first, on which that of a key may depend."""
+    """Return the windows before one, latest first, whose held-back segments it may take over."""
     return [key._replace(start=key.start - back * length) for back in range(1, STEADY + 1)]
 
 

@@ -1,9 +1,9 @@
 """Quarantine: what was rejected, byte for byte, with the reason and when the log took it.
 
-One file a generation, little-endian: entries of a header of 18 B (reason u16, append time i64,
-rows u32, length u32) and the message, a complete one wherever it could be decoded, so that it
-can be looked at, or appended to a log again. Entries are in one order, whatever the order in
-which a job met them.
+There is one file for each generation, little-endian. An entry is a header of 18 B (reason u16,
+append time i64, rows u32, length u32) and the message. Rejected rows of a message that could be
+decoded become whole messages, which can be looked at, or appended to a log again. The order of
+entries does not depend on the order in which a job met them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def combine(packed: Iterable[bytes]) -> bytes:
 
 
 def numbers(rejects: Iterable[Reject]) -> dict[str, int]:
-    """Return how many reports are rejected by reason; what is not decodable counts as one."""
+    """Return how many reports are rejected, by reason; a message that has no rows counts as one."""
     total: Counter[str] = Counter()
     for reject in rejects:
         total[reject.reason.label] += max(reject.rows, 1)
@@ -77,7 +77,7 @@ def numbers(rejects: Iterable[Reject]) -> dict[str, int]:
 
 
 def rejected(rejects: Rejects, registry: Registry) -> list[Reject]:
-    """Return rejected rows as messages of one row each, as they could have come."""
+    """Return rejected rows as messages of one row each, which a device could have sent."""
     rows, found = rejects.rows, []
     for metric in np.unique(rows.metric).tolist():
         at = np.flatnonzero(rows.metric == metric)

@@ -1,10 +1,13 @@
 """From the counts of a window to the rows of all results; estimates of few reports are withheld.
 
-Tables, documents, metrics and pages are all made of these rows, so none of them can leave the
-rule for small groups out (:mod:`pipelines.aggregation.publication`). Which rows a withheld window
-has does not depend on its reports: they are those of a window without any, with the numbers of
-reports, which are not protected; every field that is computed from payloads is null. With segments
-each slice of a window has rows of its own (:mod:`pipelines.aggregation.breakdown`).
+Tables, documents, metrics and pages are all made of these rows, so none of them can leave out the
+rule for small groups (:mod:`pipelines.aggregation.published`). A withheld window has the same rows
+as a window without reports, whatever its reports say; they have the numbers of reports, which are
+not protected, and null in every field that is computed from payloads. With segments each slice of a
+window has rows of its own (:mod:`pipelines.aggregation.breakdown`).
+
+Runs and streaming jobs call :func:`joined`, :func:`published_again` and :func:`rows_of_windows`, in
+this order.
 """
 
 from __future__ import annotations
@@ -40,13 +43,13 @@ from sotto.plan.registry import Registry
 #: Candidates of string metrics, by plan fingerprint and metric name.
 Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
 
-#: Kinds of estimates that need all strata told apart: a number's bits.
+#: Kinds of estimates that can be made only where all strata are told apart: a number's bits.
 PARTS = frozenset({"bit"})
 
 #: Kinds of estimates that count names or reports, which are not rounded.
 UNROUNDED = frozenset({"arm_share", "false_names"})
 
-#: How fields that are computed from payloads are rounded; where a row is withheld they are null.
+#: How the fields that are computed from payloads are rounded. In a withheld row they are null.
 _OF_PAYLOADS = {
     each.stored: each.about.rounding for each in fields_of(EstimateRecord) if each.about.rounding
 }
@@ -59,28 +62,33 @@ def estimate(
     least: int = 1,
     strata: int = MAX_STRATA,
 ) -> Iterator[Item]:
-    """Yield all that counts tell, of at most so many ``strata`` of a number's reports."""
+    """Yield all estimates that a metric's counts ``(levels, count_length)`` allow.
+
+    ``candidates``: the strings to look for. ``least``: the plan's ``minimum_reports``. ``strata``:
+    how many strata of a number's reports are used, at most.
+    """
     context = replace(metric.context(candidates, least), strata=strata)
     return metric.mechanism.estimate(counts, context)
 
 
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
-    """Return by what factor the variance of an estimate of a metric is larger, at most.
+    """Return the factor by which reports of one device in a window enlarge the variance, at most.
 
-    That is ``1 + (k - 1) r`` for a constant metric, k being the most periods that a window has a
-    part of, and r the part of a report's noise that all share (:func:`shared_part`); 1 for others.
-    L. Kish, "Survey Sampling", Wiley 1965, section 5.4.
+    For a constant metric it is ``1 + (k - 1) r``: k is the most budget periods that a window has a
+    part of, and r the part of the noise that all reports of a device share (:func:`shared_part`).
+    For other metrics it is 1. L. Kish, "Survey Sampling", Wiley 1965, section 5.4.
     """
     others = plan.periods_in(metric) - 1
     return 1 + others * shared_part(metric) if others else 1.0
 
 
 def shared_part(metric: CompiledMetric, reports_by_level: Sequence[int] = ()) -> float:
-    """Return the part of the noise of a metric's reports that is a permanent response's, at most.
+    """Return which part of the variance of reports' noise is that of permanent responses, at most.
 
-    It is 0 for a metric that is not constant. Given the permanent response, a report's contribution
-    has that one's as its mean. So it is the ratio of their variances, and 1 where that is not
-    known; ``reports_by_level`` by default are all of the last level that is sent.
+    It is 0 for a metric that is not constant. A report's contribution to an estimate has, given the
+    device's permanent response, the contribution of that response as its mean. So the part is the
+    ratio of the two variances; it is taken as 1 if that is not known. ``reports_by_level``: if
+    empty, all reports are taken to be of the last level that is sent.
     """
     if metric.kind != "constant":
         return 0.0
@@ -105,12 +113,12 @@ def shared_part(metric: CompiledMetric, reports_by_level: Sequence[int] = ()) ->
 def joined(
     windows: Mapping[WindowKey, WindowCounts], registry: Registry, time: int | None
 ) -> list[tuple[WindowKey, WindowCounts]]:
-    """Return windows with those of equal metrics in several versions of a plan added up.
+    """Return windows, with those of a metric that several versions of a plan share added up.
 
-    A metric that is the same in two versions is estimated once, under the lowest of them, with the
-    highest revision of the parts, as are its cells, which are published together. Given are all
-    windows of their metrics and times. ``time`` is the log's: the append time, ms, up to which its
-    reports are counted, None before the first.
+    A metric that is the same in two versions is estimated once, under the lowest version. All cells
+    of a window get the highest revision among the windows that are added, since they are published
+    together. ``windows``: all windows of their metrics and times. ``time``: the log's clock, ms,
+    the append time up to which reports are counted; None before the first report.
     """
     counts: dict[WindowKey, Matrix] = {}
     revisions: dict[tuple[bytes, int, int], int] = {}
@@ -133,10 +141,10 @@ def published_again(
     published: Mapping[WindowKey, PublishedWindow],
     revision: int,
 ) -> dict[WindowKey, PublishedWindow]:
-    """Return what is published of windows of :func:`joined`, given what was of them before.
+    """Return what is published of windows of :func:`joined` from now on.
 
-    ``revision``: what is published anew is of this one. ``published`` has earlier windows too:
-    segments that were withheld lately are withheld again.
+    ``published``: what was published of them, and of the windows before them: segments that those
+    withheld are held back. ``revision``: that of publications that are made now.
     """
     found: dict[WindowKey, PublishedWindow] = {}
     for key, cells in _by_window(windows):
@@ -168,12 +176,14 @@ def rows_of_windows(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of the ``windows`` and ``estimates`` tables for windows of :func:`joined`.
 
-    ``candidates`` are the strings to look for. ``published`` is what is published of the windows;
-    None if this is their first publication. The cells of a window, where a plan has segments,
-    are given together; rows of their total come first, with an empty ``segment``, then those of the
-    slices that have reports. A window's ``reports_by_level`` are all that have come, an estimate's
-    those that it is made of. The row of a window's total has as ``alarms`` rows of the table of
-    that name, without the key that they share with it.
+    ``candidates``: the strings to look for. ``published``: what :func:`published_again` returned
+    for the windows; None if this is their first publication. All cells of a window are given
+    together. Its rows of all reports come first, with an empty ``segment``, then those of the
+    slices that have reports.
+
+    ``reports_by_level`` of a window are all reports that have come; those of an estimate are the
+    ones that it is made of. The row of a window of all reports has a field ``alarms``: rows of the
+    table of that name, without the key that they share with the window.
     """
     window_rows: list[dict[str, object]] = []
     estimate_rows: list[dict[str, object]] = []
@@ -194,9 +204,10 @@ def rows_of_sum(
     strata: int,
     effect: float,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of what the sum of published tables tells, without the names of a window.
+    """Yield the rows of estimates from a sum of published tables, without the names of a window.
 
-    ``strata`` are told apart in each of the tables; variances are ``effect`` times as large.
+    ``counts``: the sum. ``strata``: how many strata every one of the tables tells apart.
+    ``effect``: the factor by which variances are larger (:func:`design_effect`).
     """
     for item in estimate(metric, counts, strings, least, strata):
         item = replace(item, estimate=item.estimate.widened(effect))
@@ -250,7 +261,7 @@ class _Rows:
             self._break_down()
 
     def _alarms(self, pairs: Matrix) -> list[dict[str, object]]:
-        """Return the rows of the table ``alarms`` of all reports, without its key."""
+        """Return the alarms of all reports as rows of the table ``alarms``, without its key."""
         whole = self.published.whole
         together = self.plan.periods_in(self.metric) if self.metric.kind == "constant" else 1
         context = self.metric.context(least=self.least)
@@ -272,7 +283,7 @@ class _Rows:
             self._compare()
 
     def _compare(self) -> None:
-        """Add the rows of arms behind those of their slices, if these have any."""
+        """Add the rows that compare arms, behind the other rows of each arm's slice."""
         positions = Counter(row["segment"] for row in self.estimates)
         for segment, item, why in compared(self.published, self.arrived):
             if segment in positions:
@@ -302,7 +313,7 @@ class _Rows:
         self.windows.append({**named, **of_window})
         apart = strata == len(metric.mechanism.joins[-1])
         for number, item in enumerate(items):
-            # The bits of slices have no rows: few of them have enough reports of every bit.
+            # Bits have rows for all reports alone: few slices have enough reports of every bit.
             if not part.name or item.kind not in PARTS:
                 by_level = reports if why else item.estimate.reports_by_level
                 of_item = why or reason(item.estimate.n, least)
@@ -315,7 +326,7 @@ class _Rows:
 def _row_of(
     metric: CompiledMetric, item: Item, by_level: Sequence[int], why: str | None, least: int
 ) -> dict[str, object]:
-    """Return the row of an estimate; it has all digits where the plan asks for one report."""
+    """Return the row of an estimate, rounded; it has all digits if the plan asks for one report."""
     row, step = _row(item, by_level, why), RoundingStep(0.0)
     if least > 1 and item.kind not in UNROUNDED:
         step = step_of(metric.mechanism, by_level, _length(metric, item))
@@ -323,14 +334,14 @@ def _row_of(
     if why is None and (scores := item.estimate.scores):
         row |= _forged(scores, cast(float, row["value"]), item.estimate.n, step, metric.limit)
     if item.kind == "mean" and isinstance(value := row["value"], float):
-        # The shown value of a mean can be one, whatever noise and rounding do.
+        # The shown value of a mean is one that is possible, whatever noise and rounding do.
         low, high = _ends(metric)
         row["display"] = min(max(value, low), high)
     return row
 
 
 def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str, object]:
-    """Return the row of an estimate; where it is withheld, nothing in it is of payloads.
+    """Return the row of an estimate; if it is withheld, fields that come from payloads are null.
 
     An estimate that is known to be biased has no standard error and no interval.
     """
@@ -365,9 +376,10 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
 def _forged(
     scores: tuple[float, float], value: float, n: int, step: RoundingStep, reports: int
 ) -> dict[str, object]:
-    """Return how far so many more reports of some scores can move an estimate of ``n``.
+    """Return how far ``reports`` more reports can move an estimate that is made of ``n``.
 
-    From the published value and rounded scores, so that nothing else can be seen in it.
+    ``scores``: the least and the largest that a report can score. The result is computed from the
+    published value and rounded scores, so that it shows nothing that these do not.
     """
     down = value + step.size / 2 - step.down(scores[0])
     up = step.up(scores[1]) - value + step.size / 2
@@ -376,7 +388,7 @@ def _forged(
 
 
 def _alarm(found: Irregularity, least: int) -> dict[str, object]:
-    """Return the row of an alarm, with four digits, as many as its message has."""
+    """Return the row of an alarm, its figures with four digits as in its message."""
     names = "kind", "statistic", "expected", "threshold", "p_value", "n", "message"
     row: dict[str, Any] = {name: getattr(found, name) for name in names}
     if least > 1:
@@ -407,7 +419,7 @@ def _round(row: dict[str, object], step: RoundingStep) -> None:
 
 
 def _length(metric: CompiledMetric, item: Item) -> float:
-    """Return how far the true values of an estimate can lie apart, in its unit."""
+    """Return the length of the range in which the true value of an estimate lies, in its unit."""
     low, high = (0.0, 1.0) if item.unit == "share" else _ends(metric)
     return float(high - low)
 
@@ -422,7 +434,7 @@ def _ends(metric: CompiledMetric) -> tuple[float, float]:
 
 
 def strings_of(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
-    """Return what to look for: the candidates of all versions, in order, each once."""
+    """Return the strings to look for: the candidates of all versions, in order, each once."""
     versions = registry.same[key.fingerprint, key.metric]
     found = [candidates.get(each.fingerprint, {}).get(each.metric.name, ()) for each in versions]
     return list(dict.fromkeys(string for strings in found for string in strings))

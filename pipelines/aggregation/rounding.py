@@ -1,8 +1,9 @@
-"""Figures are rounded for readers, at about a tenth of the standard error that is expected.
+"""Rounds figures for readers, to about a tenth of the standard error that is expected.
 
 The step follows from the numbers of reports and from the plan, never from what reports say. It is
-the largest of 1, 2 and 5 times a power of ten that is not above the tenth, so that rounding adds at
-most a thousandth to a variance. Intervals are rounded outward and errors up: they cover as much.
+the largest of 1, 2 and 5 times a power of ten that is not above that tenth, so that rounding adds
+at most a thousandth to a variance. Intervals are rounded outward and errors up, so that intervals
+cover at least as much as before.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from functools import lru_cache
 
 from mechanisms.base import Mechanism
 
-#: The step in standard errors, at most.
+#: The step is at most this part of a standard error.
 PART = 0.1
-#: Floats that should be a whole number of steps may miss it by so much.
+#: How far a float that should be a whole number of steps may be off, in steps.
 _SLACK = 1e-9
 
 
 class RoundingStep:
-    """A step, and the figures that are rounded to it; what is not finite stays as it is.
+    """A step to which figures are rounded; a figure that is not finite stays as it is.
 
     >>> step = RoundingStep(0.034)
     >>> step.nearest(0.1234), step.down(0.1234), step.up(0.1234), RoundingStep(0.0).nearest(0.1234)
@@ -58,13 +59,13 @@ class RoundingStep:
 
 
 def step_of(mechanism: Mechanism, reports_by_level: Sequence[int], scale: float) -> RoundingStep:
-    """Return the step of estimates of so many reports, whose unit is ``scale`` long."""
+    """Return the step of estimates of so many reports; ``scale`` is the length of their range."""
     error = expected_error(mechanism, reports_by_level)
     return RoundingStep(PART * scale * error if error < math.inf else 0.0)
 
 
 def expected_error(mechanism: Mechanism, reports_by_level: Sequence[int]) -> float:
-    """Return about which standard error a share of so many reports has; infinite of none."""
+    """Return the approximate standard error of a share of so many reports; infinite of none."""
     noises = _noises(mechanism)
     total = sum(n * noise for n, noise in zip(reports_by_level, noises, strict=True))
     n = sum(reports_by_level)
@@ -73,13 +74,16 @@ def expected_error(mechanism: Mechanism, reports_by_level: Sequence[int]) -> flo
 
 @lru_cache(maxsize=1024)
 def _noises(mechanism: Mechanism) -> tuple[float, ...]:
-    """Return by level the variance of a report about what is not true, or if that is none, is."""
+    """Return by level the variance of a report about an item that is not true of its device.
+
+    If that is 0, it is the variance about an item that is true.
+    """
     found = (mechanism.noise(level) for level in range(mechanism.levels))
     return tuple(0.0 if each is None else each.no or each.yes for each in found)
 
 
 def without_float_error(figure: float, standard_error: float) -> float:
-    """Return a sum or difference of figures without what the arithmetic of floats adds to it.
+    """Return a sum or difference of figures without the error of floating-point arithmetic.
 
     >>> without_float_error(0.1 + 0.2 - 0.3, 0.02), without_float_error(0.3 - 0.2, 0.02)
     (0.0, 0.1)
@@ -88,7 +92,7 @@ def without_float_error(figure: float, standard_error: float) -> float:
 
 
 def probability(p_value: float) -> float:
-    """Return a p-value of two digits, rounded up.
+    """Return a p-value, rounded up to two digits.
 
     >>> probability(0.01234), probability(1.0), probability(0.0)
     (0.013, 1.0, 0.0)
@@ -97,7 +101,7 @@ def probability(p_value: float) -> float:
 
 
 def multiple(figure: float) -> float:
-    """Return a bound of three digits, rounded up.
+    """Return a bound, rounded up to three digits.
 
     >>> multiple(1.58198), multiple(12741.0), multiple(0.0)
     (1.59, 12800.0, 0.0)

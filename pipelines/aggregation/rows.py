@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from sotto.errors import FormatError, ParameterError
 
-#: The newest level of a mask, counted from one; 0 for none.
+#: By mask of levels: the newest level in it, counted from one; 0 for none.
 NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
-#: The number of levels of a mask.
+#: By mask of levels: how many levels are in it.
 LEVEL_COUNT = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 _MAGIC = b"SOTTOROW"
@@ -42,10 +42,10 @@ _COLUMNS = (
     ("cell", "u1", 1),
 )
 _NAMES = (*(name for name, _, _ in _COLUMNS), "payload")
-#: The columns on disk, by version; cells are the last one.
+#: The columns in a block, by version; only version 2 has cells.
 _STORED = {_VERSION: _COLUMNS[:-1], _WITH_CELLS: _COLUMNS}
 
-#: Bytes to which payloads are padded regardless: about what the rest of a row takes.
+#: Bytes to which narrower payloads are padded: about as many as the rest of a row has.
 _NARROW = 64
 
 
@@ -65,8 +65,8 @@ class Rows:
     #: report, ms.
     event: NDArray[np.int64]
     append: NDArray[np.int64]
-    #: (n,) bool; False for a report that came too late or from the future: it is seen, and held
-    #: against its pseudonym's observed epsilon, but never counted.
+    #: (n,) bool; False for a report that came too late or from the future. It is never counted, but
+    #: adds to its pseudonym's observed epsilon.
     countable: NDArray[np.bool_]
     #: (n,) uint8; the cell of the plan's segments in which the value was recorded.
     cell: NDArray[np.uint8]
@@ -89,7 +89,7 @@ class Rows:
 
     @property
     def packed_bytes(self) -> int:
-        """Return about how many bytes the packed block has, whatever the payloads are padded to."""
+        """Return the approximate size of the packed block, bytes: payloads without padding."""
         columns: int = sum(getattr(self, name).nbytes for name, _, _ in _COLUMNS)
         return columns + int(_by_metric(self.widths)[self.metric].sum())
 
@@ -112,13 +112,13 @@ class Rows:
         return Rows(shard, period, self.widths, **columns)
 
     def renumbered(self, ids: NDArray[np.uint16]) -> Rows:
-        """Return the rows with other ids of metrics, given by those that they have."""
+        """Return the rows with other ids of metrics: ``ids`` has the new id at each old one."""
         widths = {int(ids[metric]): width for metric, width in self.widths.items()}
         return replace(self, metric=ids[self.metric], widths=widths)
 
     @staticmethod
     def concat(parts: Sequence[Rows]) -> Rows:
-        """Return the rows of all parts, one at least, in order; of one shard and period."""
+        """Return the rows of all parts, in order: at least one, of one shard and period."""
         if not parts:
             raise ParameterError("concat needs at least one part")
         if len({(part.shard, part.period) for part in parts}) > 1:
@@ -192,7 +192,7 @@ class Rows:
 
 
 def padded_width(width: int) -> int:
-    """Return to what width, beside wider payloads, one of ``width`` bytes may be padded."""
+    """Return the width, bytes, to which payloads of ``width`` bytes may be padded."""
     return max(width, _NARROW)
 
 
@@ -204,7 +204,7 @@ def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
 
 
 def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where, in one or more columns sorted together, a combination is for the first time.
+    """Return where a combination of values comes for the first time in columns sorted together.
 
     >>> opens(np.array([3, 3, 4]), np.array([1, 2, 2])).tolist()
     [True, True, True]
@@ -217,9 +217,9 @@ def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def one_of_each(keys: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Return for every different key the place of one that has it, ascending by key.
+    """Return for every different key the place of one row that has it, ascending by key.
 
-    Much faster than :func:`numpy.unique` with ``return_index``, which sorts stably.
+    This is much faster than :func:`numpy.unique` with ``return_index``, which sorts stably.
     >>> one_of_each(np.array([7, 5, 6])).tolist()
     [1, 2, 0]
     """

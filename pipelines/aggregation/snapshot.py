@@ -1,13 +1,13 @@
-"""A state as bytes.
+"""A state as bytes: the format in which runs and streaming jobs store it.
 
 State, little-endian. Header of 56 B: magic ``SOTTOSTA``, u16 version, u16 shard, u32
 number of metrics, i64 period, u32 pseudonyms, u32 entries, u32 conflicts, u32 tags an entry, 16 B
 hash key. For each metric that occurs, ascending: 32 B plan fingerprint, u16 index in the plan, u16
 levels, u32 payload bytes; columns refer to a metric by its place in this table. Then column after
-column, in the order of ``LAYOUT``, without the last two, the cells, in version 1, where they are 0
-everywhere; then the payloads that count and are wider than four bytes,
-width after width, ascending, entries of one width in their order; then the CRC-32 of all before.
-Whether a level counts is not stored: the newest countable one does unless the pseudonym is revoked.
+column, in the order of ``LAYOUT``; version 1 is without the last two, the cells, which are 0
+everywhere. Then the payloads that count and are wider than four bytes, width after width,
+ascending, entries of one width in their order; then the CRC-32 of all before. Which level counts is
+not stored: it is the newest countable one, unless the pseudonym is revoked.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ LAYOUT = (
     ("entries", "cell", "u1"),
     ("conflicts", "cell", "u1"),
 )
-#: The columns by version: version 1 is of plans without segments.
+#: The columns by version: version 1 is for states in which every cell is 0.
 _STORED = {_VERSION: LAYOUT[:-2], _WITH_CELLS: LAYOUT}
 
 
 class StoredMetric(NamedTuple):
-    """A metric as a snapshot knows it, whatever its id in a registry."""
+    """A metric as a snapshot names it, independent of its id in a registry."""
 
     fingerprint: bytes
     position: int
@@ -94,7 +94,7 @@ class StateSnapshot:
         return newest
 
     def pooled(self) -> dict[int, NDArray[np.intp]]:
-        """Return, by width, the entries whose payload that counts is in ``payloads``."""
+        """Return, by width, the entries whose counted payload is in ``payloads``."""
         widths = np.array([metric.width for metric in self.metrics], dtype=np.int64)
         of_entry = np.where(self.counted > 0, widths[self["entries", "metric"]], 0)
         wide = sorted({metric.width for metric in self.metrics if metric.width > EXACT_BYTES})
@@ -161,7 +161,10 @@ class StateSnapshot:
         return snapshot
 
     def _check(self) -> None:
-        """Refuse what refers to something that is not there, whatever the checksum says."""
+        """Raise FormatError if a column refers to something that is not there.
+
+        A checksum shows damage, but not bytes that another program made.
+        """
         entries, pseudonyms = self["entries", "low"].size, self["pseudonyms", "low"].size
         for place, size in (
             (("entries", "pseudonym"), pseudonyms),
@@ -209,5 +212,5 @@ class _Reader:
 
 
 def _view(column: NDArray[Any], kind: str) -> memoryview:
-    """Return a column's bytes as they are stored, without copying what is stored so already."""
+    """Return a column's bytes in its type on disk, without a copy if it has that type already."""
     return column.astype(kind, order="C", copy=False).reshape(-1).view(np.uint8).data

@@ -1,15 +1,16 @@
 """The state of one shard in one budget period: a function of the set of rows seen.
 
-Three tables. *Pseudonyms*: the sum of what is counted of each, and why it is revoked, if it is.
-*Entries*: one a (pseudonym, chain): the metric, event time and cell that the chain is bound to,
-which levels were seen and which of them countably, a 32-bit tag of the payload of each level seen,
-and the payload of the level that counts. *Conflicts*: every further row that a chain cannot have,
-one with another binding or with another payload at a level, each kept once; whoever sent one is
-revoked. Which of two conflicting rows became the entry and which the conflict depends on the
-order of arrival; the set of the two does not, and nothing is computed from more than that set.
+It has three tables. *Pseudonyms* has, for each pseudonym, the epsilon of its counted rows, and why
+it is revoked, if it is. *Entries* has one entry for each (pseudonym, chain): the metric, event time
+and cell that the chain is bound to, which levels were seen and which of these are countable, a
+32-bit tag of the payload of each level seen, and the payload of the level that counts. *Conflicts*
+has every further row that contradicts an entry, with another binding or another payload at a level,
+each once; its pseudonym is revoked. Which of two conflicting rows became the entry and which the
+conflict depends on the order of arrival. The set of the two does not, and nothing is computed from
+more than that set.
 
-The payload that counts is the level's tag where it has up to four bytes, and lies in a pool of
-its width otherwise.
+A payload of up to four bytes is its own tag, so the level's tag is the payload that counts. A wider
+one lies in a pool of its width.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ _CONFLICT_VALUES = {"countable": "?"}
 class Catalog:
     """Columns over the M registered metrics of a deployment; :func:`catalog_of` makes it once.
 
-    ``certified`` ((M, 9) int64): micro-epsilon that a chain costs whose newest level is the k-th,
-    counted from one; column 0 is zero: no level, no cost. ``levels`` ((M,) uint8): number of
-    levels. ``windows`` ((M,) int64): length of the estimation window, ms. ``widths`` ((M,) int64):
-    bytes of a payload. ``identities``: plan fingerprint and the metric's index in that plan: what
-    an id stands for elsewhere. ``mechanisms``: what accumulates the payloads.
+    ``certified`` ((M, 9) int64): the micro-epsilon of a chain by its newest level, counted from
+    one; column 0, for no level, is zero. ``levels`` ((M,) uint8): number of levels. ``windows``
+    ((M,) int64): length of the estimation window, ms. ``widths`` ((M,) int64): bytes of a payload.
+    ``identities``: plan fingerprint and the metric's index in that plan, which name a metric
+    outside of this registry. ``mechanisms``: the objects that count payloads.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -66,7 +67,7 @@ class Catalog:
         self.identities = tuple((r.fingerprint, r.metric.index) for r in registry.metrics)
 
     def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
-        """Return the payload bytes of every metric that occurs among these."""
+        """Return the payload width, bytes, of every metric that occurs, by id."""
         present = np.flatnonzero(np.bincount(metric))
         return dict(zip(present.tolist(), self.widths[present].tolist(), strict=True))
 
@@ -86,11 +87,10 @@ catalog_of = lru_cache(maxsize=16)(Catalog)
 class State:
     """The state of one shard and budget period; metric ids are the registry's.
 
-    ``key`` is 16 random bytes, the same for a whole deployment; ``budget`` the micro-epsilon by
-    which pseudonyms are judged from now on. ``entries["append"]`` is when the log first took the
-    row that counts; ``entries["counted"]`` that row's level counted from one, 0 for none;
-    ``entries["slot"]`` its place in the pool counted from one, 0 for none; ``entries["tags"]`` one
-    a level.
+    ``key`` is 16 random bytes, the same for a whole deployment; ``budget`` is the micro-epsilon
+    that a pseudonym may spend in the period. In ``entries``, ``append`` is when the log first took
+    the row that counts, ms; ``counted`` is that row's level counted from one, 0 for none; ``slot``
+    is its payload's place in the pool counted from one, 0 for none; ``tags`` has one tag a level.
     """
 
     def __init__(self, registry: Registry, shard: int, period: int, key: bytes) -> None:
@@ -111,7 +111,7 @@ class State:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, with what is reserved for growth."""
+        """Bytes of memory that the state holds, including room that is reserved for growth."""
         tables = (self.pseudonyms, self.entries, self.conflicts)
         pools = self._pools.values()
         return sum(table.nbytes for table in tables) + sum(pool.nbytes for pool in pools)
@@ -124,7 +124,7 @@ class State:
         return tags
 
     def counted(self, ids: NDArray[np.intp]) -> Rows:
-        """Return the rows that now count of entries that have such, complete as they came."""
+        """Return the rows that count of the entries ``ids``, each of which has one."""
         entries = self.entries
         metric = entries["metric"][ids]
         level = entries["counted"][ids] - np.uint8(1)
@@ -152,7 +152,7 @@ class State:
         )
 
     def count(self, ids: NDArray[np.intp], rows: Rows) -> None:
-        """Make ``rows`` what counts of the entries ``ids``, all different, from now on."""
+        """Let ``rows`` be the rows that count of the entries ``ids``, which are all different."""
         entries = self.entries
         entries["counted"][ids] = rows.level + np.uint8(1)
         entries["append"][ids] = rows.append
@@ -164,12 +164,12 @@ class State:
             pool.rows[slots - 1] = rows.payload[at, :width]
 
     def discount(self, ids: NDArray[np.intp]) -> None:
-        """Let nothing of the entries ``ids`` count any more, of pseudonyms just revoked."""
+        """Let no row of the entries ``ids`` count any more; their pseudonyms were just revoked."""
         for name in ("counted", "append", "slot"):
             self.entries[name][ids] = 0
 
     def without(self, gone: NDArray[np.bool_]) -> State:
-        """Return the state as if it had never seen the pseudonyms that a mask says."""
+        """Return the state without some pseudonyms; ``gone`` is a mask over pseudonyms."""
         everything = self._snapshot()
         staying = ~gone
         kept = {"pseudonyms": staying, "entries": staying[self.entries["pseudonym"]]}
@@ -215,7 +215,7 @@ class State:
         return state
 
     def _snapshot(self) -> StateSnapshot:
-        """Return the content without what follows from it."""
+        """Return the content, without columns that are computed from others when it is read."""
         occurring = np.unique(
             np.concatenate([self.entries["metric"], self.conflicts["metric"]])
         ).tolist()

@@ -4,23 +4,25 @@ The rules, whatever the order of the rows and however they are cut into calls:
 
 * A row is one level of one chain of one pseudonym. A repeated row changes nothing.
 * A chain has one metric (of one plan), one event time and one cell of the plan's segments, and
-  one payload a level. A pseudonym that shows two has *equivocated*, and so has a pseudonym whose
-  uncountable rows show it.
-* Of a chain the newest countable level counts. A pseudonym whose counted levels cost more than
+  one payload a level. A pseudonym that shows two of any of these has *equivocated*, even if the
+  rows that show it are not countable.
+* The newest countable level of a chain counts. A pseudonym whose counted levels cost more than
   the budget of the period is *over budget*.
-* Either way the pseudonym is revoked for the period: nothing of it counts. Its rows that counted
-until now are taken back and rejected together with its new rows; its later rows are rejected.
-  Levels that newer ones had superseded by then are rejected as a number, since nobody kept their
-  bytes: so every different countable report of a revoked pseudonym is rejected exactly once.
-* Who is revoked stays so for the period: a budget that a plan registered later raises does not
-  judge again whom the lower one revoked.
+* A pseudonym that has equivocated or is over budget is revoked for the period: no row of it counts.
+  Its rows that counted until now are taken back and rejected together with its new rows; its later
+  rows are rejected. Levels that newer ones had superseded by then are rejected as a number, since
+  their bytes were not kept. So every different countable report of a revoked pseudonym is rejected
+  exactly once.
+* A revoked pseudonym stays revoked for the period, even if a plan that is registered later raises
+  the budget.
 
-A report may be sent, and so appended, more than once, and each copy is judged by its own append
-time before it comes here: one may be quarantined as future and a later copy count, or one count
-and a later copy be quarantined as late. The report itself is counted once at most.
+A report may be sent, and so appended, more than once. Each copy is judged by its own append time
+before it comes here (:mod:`sotto.wire.decode`): one may be quarantined as future and a later copy
+count, or one count and a later copy be quarantined as late. The report is counted at most once.
 
-Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
-device really revealed is in the audit. Rejected reports are no less sensitive than counted ones.
+Privacy: the counts hold at most the budget's certified epsilon of each pseudonym; what a device
+really revealed is in the audit (:mod:`pipelines.aggregation.audit`). Rejected reports are no less
+sensitive than counted ones.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ from sotto.wire.reasons import Reason
 
 
 class Tally(NamedTuple):
-    """The outcome of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
+    """How many reports had which outcome; all but ``reports`` and ``duplicates`` can be negative.
 
-    ``counted`` and ``revoked`` are by how much reports that count and revoked pseudonyms grew in
-    number; a report is superseded where a newer level of its chain counts.
+    ``counted`` is by how much the number of reports that count grew, ``revoked`` the same of
+    revoked pseudonyms. A report is superseded if a newer level of its chain counts.
     """
 
     reports: int = 0
@@ -65,10 +67,10 @@ class Tally(NamedTuple):
 class RejectedRows(NamedTuple):
     """The rows that a step rejects."""
 
-    #: Rows taken back, by padded width, and last the rows of the call. They are joined only for
-    #: whoever asks, since one wide payload makes all of them wide.
+    #: Rows that are taken back, one part for each padded width, then the rejected rows of the call.
+    #: :attr:`rows` joins them on demand, since one wide payload makes all joined rows wide.
     parts: tuple[Rejects, ...]
-    superseded: int  #: reports besides these that a newer level had superseded before
+    superseded: int  #: rejected reports without bytes, which newer levels had superseded before
 
     @property
     def rows(self) -> Rows:
@@ -91,9 +93,9 @@ class Step(NamedTuple):
 class _Placed:
     """The places of a call's rows in the state, row by row.
 
-    ``agrees`` is whether the row is one that the entry can have, ``fresh`` whether it is
-    countable and was not so before this call; only equal rows share an ``identity``. ``touched``
-    are the entries of which pairs of levels may have come or gone.
+    ``agrees`` says whether a row has the binding and the payload of its entry, ``fresh`` whether it
+    is countable and no equal row was before this call; equal rows, and no others, have the same
+    ``identity``. ``touched`` are the entries whose pairs of levels may have changed.
     """
 
     pseudonym: NDArray[np.intp]
@@ -112,14 +114,16 @@ def step(state: State, rows: Rows) -> Step:
     levels, payloads and times checked by :mod:`sotto.wire.decode`; at least 2,000 a call where
     there are so many.
 
-    Returns the state, a function of the set of rows that it has seen; count vectors to add, by
-    (registered metric, window start ms, cell, level), followed by
-    :mod:`~pipelines.aggregation.pairs`, whose sums over all calls are a function of that set; and
-    of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
-    countable rows in this call that are new, and the number of those superseded before. No row is
-    ever rejected twice; a countable row that neither counts nor is rejected is a repetition, or a
-    newer level of its chain counts. The number of all rejected rows of all calls is a function of
-    the set of rows; of which it has the bytes is not.
+    Returns three things. The state is a function of the set of rows that it has seen. The count
+    vectors are to be added, by (registered metric, window start ms, cell, level); each is followed
+    by its :mod:`~pipelines.aggregation.pairs`, and their sums over all calls are a function of that
+    set, too. The rejects, all with the reason ``revoked``, are of pseudonyms that are revoked:
+    their rows that counted until this call, their new countable rows in this call, and the number
+    of those superseded before.
+
+    No row is rejected twice. A countable row that neither counts nor is rejected is a repetition,
+    or a newer level of its chain counts. The number of rejected rows over all calls is a function
+    of the set of rows; which of them have bytes is not.
 
     Raises ParameterError if rows are of another shard or period or cannot have been decoded with
     this registry; the state is then unchanged.
@@ -156,7 +160,7 @@ def step(state: State, rows: Rows) -> Step:
 
 
 def _check(state: State, rows: Rows) -> None:
-    """Refuse rows that cannot have been decoded for this state."""
+    """Raise ParameterError if rows cannot have been decoded for this state."""
     catalog, length = state.catalog, state.registry.period
     if (rows.shard, rows.period) != (state.shard, state.period):
         raise ParameterError(
@@ -176,7 +180,7 @@ def _check(state: State, rows: Rows) -> None:
 
 
 def _place(state: State, rows: Rows) -> _Placed:
-    """Enter the rows: pseudonyms, entries, levels seen, and conflicts."""
+    """Enter rows into the tables of the state, and return their places."""
     entries = state.entries
     pseudonym, _ = state.pseudonyms.intern(rows.pseudonym[:, 0], rows.pseudonym[:, 1])
     entry, new = entries.intern(pseudonym, rows.chain[:, 0], rows.chain[:, 1])
@@ -191,7 +195,7 @@ def _place(state: State, rows: Rows) -> _Placed:
     seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
     cell = entry * tags.shape[1] + rows.level
     unseen = np.flatnonzero(bound & (seen.take(entry) & bit == 0))
-    # One of several payloads for one level is kept; the others then differ from it.
+    # If a level has several payloads in this call, one becomes the entry's; the others conflict.
     tags.reshape(-1)[cell[unseen]] = tag[unseen]
     agrees = bound & (tags.reshape(-1).take(cell) == tag)
     fresh = rows.countable & (countable.take(entry) & bit == 0)
@@ -215,7 +219,7 @@ def _place(state: State, rows: Rows) -> _Placed:
 
 
 def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.uint8]) -> None:
-    """Set a bit in the mask of each id. An id that has several has one set at a time."""
+    """Set a bit in the mask of each id; of an id that comes several times, one bit a round."""
     while ids.size:
         masks[ids] |= bits
         lost = np.flatnonzero(masks.take(ids) & bits == 0)
@@ -225,7 +229,7 @@ def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.
 def _promoted(
     state: State, rows: Rows, placed: _Placed, live: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """Return one row for each entry of which a newer level is to count: that level's."""
+    """Return, for each entry of which a newer level is to count, one row of that level."""
     newest = NEWEST[state.entries["countable"][placed.entry]]
     higher = (rows.level + np.uint8(1) == newest) & (
         state.entries["counted"][placed.entry] < newest
@@ -235,7 +239,7 @@ def _promoted(
 
 
 def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp]) -> None:
-    """Add what the promoted levels cost; revoke whoever is then over the budget."""
+    """Add what the promoted levels cost; revoke pseudonyms that are then over the budget."""
     certified, counted = state.catalog.certified, state.entries["counted"]
     metric, owner = rows.metric[promoted], placed.pseudonym[promoted]
     cost = certified[metric, rows.level[promoted] + np.uint8(1)]
@@ -247,7 +251,10 @@ def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp
 
 
 def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np.intp]]:
-    """Let pseudonyms cost nothing; return how many countable reports they have, and what counts."""
+    """Reset the cost of revoked pseudonyms to zero.
+
+    Returns how many countable reports they have, and their entries that count.
+    """
     if not pseudonyms.size:
         return 0, pseudonyms
     state.pseudonyms["accepted"][pseudonyms] = 0
@@ -261,7 +268,7 @@ def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np
 
 
 def _counted(state: State, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], Rows]]:
-    """Return what counts of entries, in parts of one padded width each, with their ids."""
+    """Return the rows that count of entries, one part for each padded width, with their ids."""
     widths = state.catalog.widths[state.entries["metric"][ids]]
     padded = np.maximum(widths, padded_width(0))
     parts = [ids[padded == width] for width in np.unique(padded)]
@@ -279,14 +286,14 @@ def _keep_first_append(state: State, rows: Rows, placed: _Placed) -> None:
 def _first_of_each(
     identity: NDArray[np.int64], append: NDArray[np.int64], at: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Return of the rows ``at`` one of each identity, the one with the earliest append time."""
+    """Return one of the rows ``at`` for each identity: the one with the earliest append time."""
     at = at[np.lexsort((append[at], identity[at]))]
     return at[opens(identity[at])]
 
 
-#: Rows given to one step: enough to be fast, few enough for their columns to stay in the cache.
+#: The most rows given to one step: enough to be fast, and few enough for the processor's cache.
 STEP_ROWS = 50_000
-#: Bytes of payload, with padding, given to one step, but always at least one row.
+#: The most bytes of payload, with padding, given to one step; at least one row always is.
 STEP_BYTES = 1 << 24
 
 
@@ -297,7 +304,7 @@ class Stepped(NamedTuple):
     #: (levels, length) int64 by window, to be added to the counts.
     changes: dict[WindowKey, Matrix]
     rejects: list[Reject]
-    #: The outcome of the rows; ``reports`` is left at zero, since whoever read them counts them.
+    #: The outcome of the rows; ``reports`` is zero, since the decoding stage counts them.
     tally: Tally
 
 
@@ -338,7 +345,7 @@ def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
 
 
 def in_order(parts: Iterable[Rows]) -> list[Rows]:
-    """Return rows by append time: runners group them in orders of their own."""
+    """Return rows by append time, since each runner groups them in an order of its own."""
     return sorted(parts, key=cmp_to_key(_compare))
 
 
@@ -351,7 +358,7 @@ def _compare(one: Rows, other: Rows) -> int:
 
 
 def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """Yield rows in pieces as large as may be, those of one padded width together."""
+    """Yield rows in pieces as large as a step may be, each of one padded width."""
     held: dict[int, list[Rows]] = {}
     numbers: Counter[int] = Counter()
     for part in parts:
@@ -380,7 +387,7 @@ def _matrix(
 
 
 def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
-    """Return what taking back the rows that count of entries adds to the counts of windows."""
+    """Return the (negative) changes of counts that take back the rows that count of entries."""
     found: dict[WindowKey, Matrix] = {}
     parts = [part for _, part in _counted(state, ids)]
     counts = changes(state.catalog, state.counted(ids[:0]), *parts)
@@ -391,7 +398,7 @@ def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
 
 
 class _Census(NamedTuple):
-    """Different countable reports seen, those that count, revoked pseudonyms."""
+    """How many different countable reports were seen, how many count, and revoked pseudonyms."""
 
     countable: int
     counted: int

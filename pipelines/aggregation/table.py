@@ -1,14 +1,15 @@
-"""Growing columns whose rows are found by their key: hashed, vectorised, without deletion.
+"""A vectorised hash table: growing columns whose entries are found by key, and never deleted.
 
-An entry has a dense id (0, 1, 2, ...), which indexes every column. An open-addressing index
-holds ids alone; whether an id is the one looked for is decided by comparing full keys, so that
-two keys with one hash are two entries. All rows of a call are looked up together, one probe a
-round, and rows that are not found claim empty slots by writing to them: of several that write
-to one slot one is seen to have won, and the others compare their key with the winner's.
+The three tables of :class:`pipelines.aggregation.state.State` are of this class. An entry has a
+dense id (0, 1, 2, ...), which indexes every column. An open-addressing index holds ids alone; full
+keys are compared to decide whether an id is the one looked for, so that two keys with one hash are
+two entries. All rows of a call are looked up together, one probe a round. Rows that are not found
+claim an empty slot by writing to it: of several that write to one slot one wins, and the others
+compare their keys with the winner's.
 
-The key of the hashes is drawn once for a deployment and never leaves it. Tags stand for payloads
-when two are compared, so they bound the probability that two different payloads pass for one.
-Hashes of ids only decide where a table looks first: ids whose hashes meet cost one more probe.
+The key of the hashes is drawn once for a deployment and never leaves it. When two payloads are
+compared, their tags are: that bounds the probability that two different ones pass for one. Hashes
+of ids only decide where a table looks first: ids whose hashes collide cost one more probe.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from numpy.typing import DTypeLike, NDArray
 from mechanisms.coins import mix64s
 from mechanisms.randomness import SystemSource
 
-#: An index is at most this full. Lookups of absent keys probe 1 / (1 - fill) slots on average.
+#: The largest part of an index that is in use: looking for an absent key takes 1 / (1 - fill)
+#: probes on average.
 _FILL = 0.6
 _EMPTY = -1
 _SMALLEST_INDEX = 64
@@ -52,7 +54,7 @@ class HashTable:
         self._index = np.full(0, _EMPTY, dtype=np.int32)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return the column ``name`` as a view of its ``size`` entries; writing to it is meant."""
+        """Return the column ``name`` as a view of its ``size`` entries, to read or write."""
         return self._columns[name][: self.size]
 
     @property
@@ -92,7 +94,7 @@ class HashTable:
         self.reserve(n)
         self._reserve_index(n)
         for name, column in zip(self._keys, keys, strict=True):
-            # Provisional entries, so that rows are compared with old and new ones alike.
+            # Every row becomes a provisional entry, so that rows are also compared with each other.
             self._columns[name][first : first + n] = column
         ids, slots = self._claim(keys, first)
         new = np.flatnonzero(ids == np.arange(first, first + n))
@@ -110,7 +112,7 @@ class HashTable:
         return ids, new
 
     def find(self, *key: int) -> int | None:
-        """Return the id of one key, or None; a scan, for people who ask about one entry."""
+        """Return the id of one key, or None. This scans all entries: it is for single look-ups."""
         found = np.ones(self.size, dtype=np.bool_)
         for name, value in zip(self._keys, key, strict=True):
             found &= self[name] == value
@@ -120,7 +122,10 @@ class HashTable:
     def _claim(
         self, keys: Sequence[NDArray[Any]], first: int
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Find or place row i as the entry ``first + i``: the id that stands and its slot."""
+        """Find each row in the index, or place row i in it as the entry ``first + i``.
+
+        Returns each row's id, which equal keys share, and its slot.
+        """
         columns = [self._columns[name] for name in self._keys]
         at, strides = self._probes(keyed_hash(self._key, keys))
         rows = np.arange(at.size)
@@ -140,7 +145,7 @@ class HashTable:
         return ids, slots
 
     def _probes(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return each row's first slot and its stride, odd: it meets every slot of 2**k."""
+        """Return each row's first slot and its stride, which is odd and so meets every slot."""
         mask = self._index.size - 1
         at = hashes.astype(np.intp) & mask
         return at, ((hashes >> np.uint64(32)).astype(np.intp) & mask) | 1
@@ -173,7 +178,7 @@ def _same(
 
 
 class Pool:
-    """Payloads of one width, one a slot; slots are handed out in order and not taken back."""
+    """Payloads of one width, one a slot; slots are handed out in order and never reused."""
 
     def __init__(self, width: int) -> None:
         self.size = 0
@@ -207,7 +212,7 @@ def new_key() -> bytes:
 
 
 def keyed_hash(key: bytes, columns: Sequence[NDArray[np.generic]]) -> NDArray[np.uint64]:
-    """Hash rows of integer columns to 64 bits, to begin a search; the key has 16 bytes."""
+    """Return a 64-bit hash of each row of integer columns; the key has 16 bytes."""
     first = np.uint64(int.from_bytes(key[:8], "little"))
     second = np.uint64(int.from_bytes(key[8:KEY_BYTES], "little"))
     hashes = mix64s(columns[0].astype(np.uint64) ^ first)

@@ -23,7 +23,7 @@ from pipelines.alerts.notifiers.base import Notifier, checked_url
 from pipelines.storage.yaml_files import YamlModel, read_yaml
 from sotto.plan.scalars import Duration
 
-#: Kinds of estimates that can be watched, and those that are unless others are named.
+#: The kinds of estimates that can be watched; and those that are watched by default.
 Kind = Literal["share", "group", "mean", "missing", "bit", "string"]
 KINDS: tuple[Kind, ...] = ("share", "group", "mean", "missing")
 
@@ -32,17 +32,17 @@ class MetricWatched(YamlModel):
     """A metric whose figures are watched."""
 
     metric: StrictStr
-    #: The plan; every plan that has the metric if not given.
+    #: The plan; by default every plan that has the metric.
     plan: StrictStr | None = None
     kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
-    #: All if not given.
+    #: The items of the estimates; by default all.
     items: tuple[StrictStr, ...] | None = Field(default=None, min_length=1)
     #: Whether each segment is watched by itself, instead of all reports together.
     segments: StrictBool = False
-    #: Standard deviation of a change from one window to the next, in the figure's unit; learned if
-    #: not given.
+    #: Standard deviation of a change from one window to the next, in the figure's unit; by default
+    #: it is learned.
     drift: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    #: The length of a pattern that comes again, such as a week of daily windows; none if not given.
+    #: The length of a pattern that repeats, such as a week of daily windows; by default none.
     season: Duration | None = None
 
 
@@ -62,7 +62,7 @@ class Holiday(YamlModel):
         return self
 
     def touches(self, start: datetime, end: datetime) -> bool:
-        """Return whether some of a window's time, from ``start`` to ``end``, is among the days."""
+        """Return whether a window from ``start`` to ``end`` overlaps the days."""
         return any(
             begin < end and start < begin + (self.last - self.first) + timedelta(days=1)
             for begin in self._begins(start, end)
@@ -91,18 +91,18 @@ def _configured(given: object, info: ValidationInfo) -> dict[str, Notifier]:
 
 
 class Configuration(YamlModel):
-    """Figures to watch, how often an alert may be false, days that do not count, who is told."""
+    """The figures to watch, how often an alert may be false, holidays, and where alerts go."""
 
     #: Expected number of false alarms of all watched figures together.
     false_alarms_per_year: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
-    #: All metrics if not given.
+    #: The metrics to watch; by default all.
     metrics: tuple[MetricWatched, ...] | None = Field(default=None, min_length=1)
-    #: How long after its end a window is judged; if not given, when its last level is due.
+    #: How long after its end a window is judged; by default when its last level is due.
     settle: Duration | None = None
     holidays: tuple[Holiday, ...] = ()
     #: The address of the page of results, without ``/alerts``: messages then have links to it.
     page: Annotated[StrictStr, AfterValidator(checked_url)] | None = None
-    #: By their keys.
+    #: The notifiers, by their keys.
     notify: Annotated[dict[str, Notifier], BeforeValidator(_configured)] = Field(
         default_factory=dict
     )

@@ -1,4 +1,4 @@
-"""Which of the watched figures moved, by the results as they are now."""
+"""Finds the watched figures that moved, and decides which of these are new and are sent."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pipelines.alerts.series import Series
 from pipelines.web.formats import sparkline
 
 _YEAR = timedelta(days=365.25)
-#: Windows of a figure that a message draws.
+#: How many windows of a figure a message draws.
 _COURSE = 26
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """A figure, and what was found of it.
+    """A figure, and what its detector found.
 
-    ``run``: windows of it between two false alarms.
+    ``run``: how many windows of the figure pass between two false alarms, on average.
     """
 
     series: Series
@@ -50,8 +50,8 @@ class Judgement:
 def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgement]:
     """Look for shifts in all figures.
 
-    The false alarms of a year are shared out evenly among figures; what is a figure's is spread
-    over its windows of a year.
+    Every figure gets the same part of the false alarms of a year, spread over its windows of a
+    year.
     """
     found = []
     for each in series:
@@ -63,9 +63,10 @@ def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgem
 
 
 def smoothed(judgement: Judgement) -> Smoothed | None:
-    """Return a figure's smoothed series, for display; None where it has no window.
+    """Return a figure's smoothed series, for display; None if it has no window.
 
-    It is smoothed on each side of a shift by itself, with the drift that its detector expects.
+    The parts before and after a shift are smoothed separately, with the drift that the detector
+    expects.
     """
     series = judgement.series
     values, errors = series.judged
@@ -87,12 +88,12 @@ def smoothed(judgement: Judgement) -> Smoothed | None:
 def update(
     kept: Kept, judgements: Iterable[Judgement], configuration: Configuration, now: datetime
 ) -> list[Alert]:
-    """Take what was found into the file; return the new alerts.
+    """Add the shifts that were found to the kept alerts; return the new alerts.
 
-    A shift that was told before, by the same side and in windows that overlap, is no new one,
-    whatever has been revised since. An alert is news if it is about a window that was not judged
-    before, or was revised since; of a figure that was never judged, only if it is about the newest
-    window: what lies further back is history, and is only listed.
+    A shift is not new if an alert of the same direction was raised for windows that overlap its
+    own, even if they were revised since. A new alert is *news*, and is sent, if it is about a
+    window that was not judged before, or was revised since. For a figure that was never judged it
+    is news only if it is about the newest window; older ones are history, and only listed.
     """
     judgements = list(judgements)
     new: list[Alert] = []
@@ -114,7 +115,7 @@ def update(
     figures = {each.series.figure: each.series for each in judgements}
     for alert in kept.alerts:
         series = figures.get(alert.figure)
-        # Nothing new is known of windows that are not looked at any more.
+        # Alerts of windows that are not looked at any more stay as they are.
         if series is not None and alert.since >= series.first:
             alert.standing = alert.id in standing
     new.sort(key=lambda alert: (alert.window_end, alert.figure))
@@ -125,10 +126,10 @@ def update(
 
 
 def _group(alerts: Sequence[Alert]) -> None:
-    """Put alerts together whose figures moved at the same time: the clearest speaks for all.
+    """Group alerts of a collector whose figures moved at the same time; one is sent for all.
 
-    The times from the shift to the window by which it was told overlap, directly or through others
-    of the group; all are of one collector.
+    Two alerts are of one group if their times, from the shift to the window by which it was found,
+    overlap, directly or through others of the group. The clearest alert is sent.
     """
     group: list[Alert] = []
     until: datetime | None = None
@@ -151,7 +152,7 @@ def _lead(group: Sequence[Alert]) -> None:
 
 
 def _same(alert: Alert, shift: Shift, series: Series) -> bool:
-    """Whether a shift was told before."""
+    """Return whether an alert is about this shift already."""
     direction = _direction(shift)
     starts_before = series.start(shift.onset) <= alert.window_start
     return (

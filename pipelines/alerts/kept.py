@@ -1,4 +1,4 @@
-"""The alerts that were raised, in one JSON file: what was found once stays, and is sent once."""
+"""The file of alerts, JSON: an alert stays in it once it was raised, and so is sent once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pipelines.storage.files import lock_within, replace
 from pipelines.web import formats
 from sotto.errors import AggregationError
 
-#: Alerts that the file has at most, the newest ones.
+#: How many alerts the file has at most, the newest ones.
 MOST_ALERTS = 1000
-#: Seconds that another process may have the file.
+#: Seconds to wait while another process has the file.
 _PATIENCE = 60.0
-#: A message that cannot be delivered is tried again after so long, twice as long each time, up to
-#: the second; and not any more after the third.
+#: When a message that cannot be delivered is tried again: after the first time, doubled with each
+#: attempt, up to the second; it is given up after the third.
 FIRST_RETRY, LAST_RETRY, GIVEN_UP = timedelta(seconds=10), timedelta(hours=1), timedelta(days=7)
 
 
@@ -34,11 +34,11 @@ class Figure(NamedTuple):
     segment: str
     kind: str
     item: str
-    length: timedelta  #: of its windows
+    length: timedelta  #: the length of its windows
 
     @property
     def name(self) -> str:
-        """How people call it, such as ``carrier AA`` or ``dep_delay mean, os=linux``."""
+        """Its name for people, such as ``carrier AA`` or ``dep_delay mean, os=linux``."""
         what = self.item if self.kind == "share" else f"{self.kind} {self.item}".strip()
         return f"{self.metric} {what}" + (f", {self.segment}" if self.segment else "")
 
@@ -53,7 +53,7 @@ class _KeptModel(BaseModel):
 
 
 class Delivery(_KeptModel):
-    """How far one channel is with an alert."""
+    """The delivery of an alert by one notifier."""
 
     delivered: AwareDatetime | None = None
     attempts: int = 0
@@ -70,10 +70,10 @@ class Delivery(_KeptModel):
 
 
 class Alert(_KeptModel):
-    """A figure that moved, as it was found.
+    """A figure that moved, as it was when the alert was raised.
 
     Amounts are in the figure's unit: shares are fractions. ``expected`` is the level before the
-    shift and ``change`` by how much the level lies above it since, with an interval of 95 % from
+    shift, and ``change`` is how far the level is above it since, with an interval of 95 % from
     ``low`` to ``high``; ``sigma`` is the change in its own standard errors.
     """
 
@@ -86,7 +86,7 @@ class Alert(_KeptModel):
     kind: str
     item: str
     unit: str | None
-    #: The first window after the shift, and the one by which it was told.
+    #: The start of the first window after the shift, and the window by which it was found.
     since: AwareDatetime
     window_start: AwareDatetime
     window_end: AwareDatetime
@@ -98,13 +98,13 @@ class Alert(_KeptModel):
     low: float
     high: float
     sigma: float
-    #: Expected number of false alarms a year, of all watched figures together; how many those are;
-    #: and windows of this figure between two false alarms.
+    #: Expected number of false alarms a year of all watched figures together; how many figures
+    #: those are; and how many windows of this figure pass between two false alarms.
     false_alarms_per_year: float
     figures: int
     windows_between_false_alarms: float
-    #: Windows that it took from ``since`` on, and within how many a shift of this size is found
-    #: with 90 % probability; None for more than 26.
+    #: How many windows it took from ``since`` on to find the shift, and within how many a shift of
+    #: this size is found with 90 % probability; None for more than 26.
     windows: int
     predicted_windows: int | None
     #: Whether it is about a window that was judged for the first time, or revised, and is sent.
@@ -112,10 +112,10 @@ class Alert(_KeptModel):
     #: The figure's last windows as a line of text, and the address of the page's entry.
     course: str = ""
     link: str | None = None
-    #: What moved at the same time, in sentences; or the id of the alert that says this one, too.
+    #: The other figures of its group, in sentences; or the id of the alert that is sent for it.
     others: list[str] = Field(default_factory=list)
     told_by: str | None = None
-    #: Whether the results still say so, as they are now.
+    #: Whether the present results still show the shift.
     standing: bool = True
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class Alert(_KeptModel):
         return Figure(*about, length)
 
     def sentence(self) -> str:
-        """Say it in one sentence."""
+        """Return the alert in one sentence."""
         went = "rose" if self.direction == "up" else "fell"
         return (
             f"{self.figure.name} {went} from {formats.quantity(self.expected, self.unit)} by "
@@ -136,7 +136,7 @@ class Alert(_KeptModel):
         )
 
     def paragraph(self) -> list[str]:
-        """Say all that is to be known of it, in lines."""
+        """Return all about the alert, in lines of text."""
         rate = self.false_alarms_per_year
         found = (
             f"within {_windows(self.predicted_windows)} with 90 % probability"
@@ -169,7 +169,7 @@ class Alert(_KeptModel):
 
 
 class Judged(_KeptModel):
-    """Up to where a figure was judged: the end of its last window, and the highest revision."""
+    """How far a figure was judged: the end of its last window, and the highest revision."""
 
     until: AwareDatetime
     revision: int
@@ -188,13 +188,13 @@ class Kept(_KeptModel):
     alerts: list[Alert] = Field(default_factory=list)
 
     def add(self, alerts: list[Alert]) -> None:
-        """Add alerts; the oldest go where there are too many."""
+        """Add alerts, and drop the oldest beyond ``MOST_ALERTS``."""
         self.alerts = [*self.alerts, *alerts][-MOST_ALERTS:]
 
     def undelivered(self, collector: str | None = None) -> int:
         """Return how many messages are still to be delivered, of one collector or all.
 
-        None that is given up counts.
+        Messages that were given up do not count.
         """
         return sum(
             each.next is not None
@@ -205,7 +205,7 @@ class Kept(_KeptModel):
 
 
 def read(path: Path) -> Kept:
-    """Return what a file has; nothing if there is none.
+    """Return the content of a file; an empty one if there is no file.
 
     Raises AggregationError if it is damaged.
     """
@@ -222,9 +222,9 @@ def read(path: Path) -> Kept:
 
 @contextmanager
 def changing(path: Path) -> Iterator[Kept]:
-    """Give what a file has, and write it when the block ends without an error.
+    """Lock and yield the content of a file, and write it if the block ends without an error.
 
-    Raises AggregationError if another process has it, or if it is damaged.
+    Raises AggregationError if another process has the file, or if it is damaged.
     """
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:

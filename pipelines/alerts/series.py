@@ -1,4 +1,4 @@
-"""The figures that are watched: one value a window, read from the results, the newest included."""
+"""Reads the watched figures from the results: series of one value for each window."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pipelines.results.records import EstimateRecord
 from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.compiled import CompiledPlan
 
-#: Windows of a figure that are looked at, the newest of them.
+#: How many of the newest windows of a figure are looked at.
 MOST_WINDOWS = 400
-#: The answer of two that is not watched by itself, and the other one.
+#: Of two answers, the one that is not watched, by the other one, which says the same.
 _RESTS = {"false": "true", "no": "yes"}
 #: The beginning of the first cycle of every season.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,9 +32,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Series:
     """A figure's windows, in order and without gaps.
 
-    ``values``, ``errors``: shape (t,); NaN where a window is missing or withheld. ``revisions``:
-    of each window, 0 for none. ``holidays``: shape (t,), whether a window has days of a holiday.
-    ``season``: windows of a pattern that comes again, 1 for none.
+    ``values``, ``errors``: shape (t,); NaN if a window is missing or withheld. ``revisions``: the
+    revision of each window, 0 for none. ``holidays``: shape (t,); whether a window has days of a
+    holiday. ``season``: how many windows a pattern has that repeats, 1 for none.
     """
 
     figure: Figure
@@ -53,12 +53,12 @@ class Series:
         return int(np.isfinite(self.values).sum())
 
     def start(self, window: int) -> datetime:
-        """Return where a window begins."""
+        """Return when a window begins."""
         return self.first + window * self.figure.length
 
     @cached_property
     def judged(self) -> tuple[Floats, Floats]:
-        """The values that are judged and learned from, NaN where there is none; their errors."""
+        """The values that are judged and learned from, and their errors; NaN on holidays."""
         values = np.where(self.holidays, math.nan, self.values)
         if self.season == 1:
             return values, self.errors
@@ -69,11 +69,11 @@ class Series:
 def read_series(reader: ResultsReader, configuration: Configuration) -> list[Series]:
     """Return the figures of a configuration, with the windows that are ripe.
 
-    A window is ripe once its last level is due, or as the configuration says, by the clock of the
-    results: after that only what comes late changes it, so that it is judged once.
+    A window is ripe once its last level is due, or ``settle`` after its end, by the clock of the
+    results. After that only late reports change it, so that it is judged once.
 
-    Raises ParameterError if a metric is named that has no results, or if the plan that says when
-    the last level is due is not known.
+    Raises ParameterError if a metric is named that has no results, or if the plan is not known that
+    says when the last level is due.
     """
     clocks = {each.collector: each.clock for each in reader.health() if each.clock is not None}
     settled = _Settling(reader.plans(), configuration.settle)
@@ -101,7 +101,7 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateReco
         chosen = Chosen(plan=wanted.plan, metric=wanted.metric, segment=segment, kind=kind)
         for row in reader.estimates(chosen):
             items.add(row.item)
-            # Segments count each by itself: together they are the total.
+            # If segments are watched, the total is not: it is their sum.
             told = (bool(row.segment) or not wanted.segments) and row.method in (None, "unbiased")
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
@@ -115,9 +115,9 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateReco
 
 
 def _may_come(item: str, metric: str, plans: Sequence[CompiledPlan]) -> bool:
-    """Whether later windows may have an item: a plan lists it, or candidates are in another file.
+    """Return whether later windows may have an item: a plan lists it, or the metric has strings.
 
-    The item of a group of values is its ends, such as ``1 to 4``.
+    The item of a group of values names its ends, such as ``1 to 4``.
     """
     known = [each for plan in plans for each in plan.metrics if each.name == metric]
     return any(
@@ -132,14 +132,14 @@ def _figure(row: EstimateRecord) -> Figure:
 
 
 def _is_rest(figure: Figure, figures: Collection[Figure]) -> bool:
-    """Whether a figure is what is left of yes or true: the same noise, the other way round."""
+    """Return whether a figure is the share of no or false, which moves as that of yes or true."""
     other = _RESTS.get(figure.item) if figure.kind == "share" else None
     alike = {each.item for each in figures if each._replace(item=figure.item) == figure}
     return other is not None and alike == {figure.item, other}
 
 
 class _Settling:
-    """When windows are ripe."""
+    """The times after which windows are ripe."""
 
     def __init__(self, plans: Sequence[CompiledPlan], settle: int | None) -> None:
         self._settle = settle
@@ -151,7 +151,7 @@ class _Settling:
         }
 
     def after(self, row: EstimateRecord) -> timedelta:
-        """Return how long after its end a window is ripe."""
+        """Return how long after its end the window of a row is ripe."""
         due = self._settle
         if due is None:
             due = self._due.get(row.key)

@@ -1,4 +1,4 @@
-"""Looks at the results, keeps what moved, and sends it: once, or again and again."""
+"""Looks at the results, keeps alerts of figures that moved, and sends them: once, or for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sotto.errors import SottoError
 
 _LOG = logging.getLogger(__name__)
 
-#: Messages that fail before a notifier is left alone until the next time.
+#: After so many failures a notifier is not called again until the next look.
 _FAILURES = 3
 _AGAIN = timedelta(hours=1)
 
@@ -30,8 +30,8 @@ _AGAIN = timedelta(hours=1)
 class Looked:
     """The result of a look at the results.
 
-    ``new``: alerts that were not known; ``kept``: all, oldest first; ``undelivered``: how many
-    messages are tried again.
+    ``new``: the alerts that were raised now. ``kept``: all alerts, oldest first. ``undelivered``:
+    how many messages will be tried again.
     """
 
     new: list[Alert]
@@ -51,11 +51,11 @@ class AlertWatch:
     path : Path
         The file of alerts.
     notifiers : mapping of str to Notifier, optional
-        By the names under which deliveries are kept; the configured ones, if not given.
+        By the names under which deliveries are kept; by default those of the configuration.
     clock : callable
-        Says what time it is.
+        Returns the time, an aware datetime.
     warn : callable
-        Is called with what goes wrong and is tried again.
+        Called with a text about each failure that will be tried again.
     """
 
     reader: ResultsReader
@@ -72,14 +72,14 @@ class AlertWatch:
         self._revision: str | None = None
 
     def judgements(self) -> list[Judgement]:
-        """Return what the watched figures are like now."""
+        """Return the judgements of the watched figures by the present results."""
         return judge(read_series(self.reader, self.configuration), self.configuration)
 
     def look(self) -> Looked:
-        """Look at the results, keep what is new, and send what is due.
+        """Look at the results, keep new alerts, and send those that are due.
 
-        Alerts are in the file before they are sent, and what was delivered is in it after: a crash
-        between the two may deliver an alert twice, under one id.
+        An alert is written to the file before it is sent, and its delivery after. A crash between
+        the two delivers it twice, with the same id.
         """
         revision = self.reader.revision()
         judgements = self.judgements()
@@ -94,14 +94,14 @@ class AlertWatch:
         return self.last
 
     def kept(self) -> Kept:
-        """Return what the file has."""
+        """Return the content of the file of alerts."""
         return file.read(self.path)
 
     def deliver(self) -> int:
-        """Send what is due; return how many messages are tried again later."""
+        """Send the messages that are due; return how many will be tried again later."""
         with file.changing(self.path) as kept:
             for alert in kept.alerts:
-                # The configuration may have changed; release 0.4.0 also mailed alerts.
+                # Deliveries of notifiers that are not configured (any more) are given up.
                 for name in alert.deliveries.keys() - self._notifiers.keys():
                     alert.deliveries[name].next = None
             for name, notifier in self._notifiers.items():
@@ -119,7 +119,7 @@ class AlertWatch:
             try:
                 notifier.send(alert, now)
             except Exception as error:
-                # The text of an error that the contract does not know may hold a secret.
+                # The text of an error that is not of the contract may hold a secret.
                 known = isinstance(error, NotificationError)
                 problem = str(error) if known else f"{name} raised {type(error).__name__}"
                 self.warn(f"an alert is not delivered: {problem}")
@@ -130,11 +130,10 @@ class AlertWatch:
             delivery.delivered, delivery.next, delivery.problem = self.clock(), None, None
 
     def run(self, stopped: threading.Event, seconds: float) -> None:
-        """Look whenever the results have changed, and send what is due, until an event is set.
+        """Look whenever the results have changed, and send what is due, until ``stopped`` is set.
 
-        Also once an hour, so that the file says that somebody looks.
-
-        A failure is warned of once, and tried again; results that are yet to come are none.
+        It also looks once an hour, so that the file's ``evaluated`` says that it does. A failure is
+        warned of once and tried again. That there are no results yet is no failure.
         """
         problem, again = "", self.clock()
         while not stopped.is_set():

@@ -1,6 +1,8 @@
-"""Beam transforms from messages to estimates, what runs them, and the pool of workers of engines.
+"""Beam transforms from messages to estimates, the runners, and the pool of workers of engines.
 
-``docs/guides/beam.md`` has the contract, and examples with sources of one's own.
+``docs/guides/beam.md`` has the contract, and examples with other sources. ``sotto stream`` submits
+the transforms as a streaming job; ``sotto aggregate`` has a bounded pipeline of its own
+(:mod:`pipelines.bounded`).
 """
 
 from pipelines.beam.decoding import MessageBlock

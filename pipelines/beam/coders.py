@@ -1,8 +1,8 @@
-"""How what an engine keeps of a pipeline is written: restrictions, clocks, and state of keys.
+"""The coders of what an engine keeps of a pipeline: restrictions, clocks, and the state of keys.
 
-Engines restore what they have kept without a look at it, so that every value begins with a byte
-that says its version, and a version that this release does not know is an error. Without that a
-changed format would show late, or never.
+An engine restores bytes without looking at them. So every value begins with a byte that is its
+version, and a version that this release does not know is an error; otherwise a changed format would
+be noticed late, or never.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apache_beam.io.restriction_trackers import OffsetRange
 from sotto.errors import FormatError
 from sotto.log.reader import EARLIEST
 
-#: The version of all that is kept. A release that raises it says in
+#: The version of all values that are kept. A release that raises it says in
 #: docs/operate/flink.md which ones it reads.
 VERSION = 1
 _PAIR = struct.Struct("<qq")
@@ -27,13 +27,13 @@ T = TypeVar("T")
 class Clock(NamedTuple):
     """The time of a partition, ms."""
 
-    #: The append time of its last record: none that follows is given an earlier one.
+    #: The append time of its last record; a later record with an earlier one is given this one.
     append: int = EARLIEST
     watermark: int = EARLIEST  #: no element that follows has an earlier timestamp
 
 
 def read_tuple(kind: type[T], state: Any) -> T:
-    """Return a named tuple that state keeps as JSON; that of its defaults if there is none."""
+    """Return a named tuple that state keeps as JSON; one of its defaults if the state is empty."""
     return kind(*json.loads(state.read() or b"[]"))
 
 
@@ -42,7 +42,7 @@ def write_tuple(state: Any, value: tuple[object, ...]) -> None:
 
 
 class StateCoder(Coder):
-    """Bytes, as state keeps them."""
+    """The coder of bytes in state; the other coders are derived from it."""
 
     def encode(self, value: Any) -> bytes:
         return bytes([VERSION]) + self._packed(value)
@@ -74,7 +74,7 @@ class StateCoder(Coder):
 
 
 class OffsetsCoder(StateCoder):
-    """The rest of a partition: two little-endian i64."""
+    """The coder of offsets that are still to be read: two little-endian i64."""
 
     def _packed(self, value: OffsetRange) -> bytes:
         return _PAIR.pack(value.start, value.stop)
@@ -84,7 +84,7 @@ class OffsetsCoder(StateCoder):
 
 
 class ClockCoder(StateCoder):
-    """The clock of a partition: two little-endian i64."""
+    """The coder of a partition's clock: two little-endian i64."""
 
     def _packed(self, value: Clock) -> bytes:
         return _PAIR.pack(*value)
@@ -94,7 +94,7 @@ class ClockCoder(StateCoder):
 
 
 class NamesCoder(StateCoder):
-    """Names of partitions: a JSON array."""
+    """The coder of names of partitions: a JSON array."""
 
     def _packed(self, value: tuple[str, ...]) -> bytes:
         return json.dumps(value).encode()

@@ -1,20 +1,23 @@
-"""Counting: what becomes of the packed rows of each budget period's shard.
+"""The stage that counts: from packed rows to changes of counts, by budget period and shard.
 
-Rows that have an end come to :class:`CountByGroup` all together, a part of a period each: as many
-shards as hold enough rows. Those that have none come to
-:class:`CountByState`, which keeps the state of each shard. There rows gather in a bag until a timer
-fires, or many are there, and are then stepped in one go. The state is kept as a *snapshot* and a
-*log* of the packed rows taken since: a state is a function of the set of rows that it has seen, so
-that stepping the log after the snapshot gives it back. The log is folded into a new snapshot once
-it is a quarter as large; what is written stays in proportion to what has come.
+In a bounded pipeline :class:`CountByGroup` gets all rows of a part of a period at once; a part is
+as many shards as hold enough rows. In an unbounded one :class:`CountByState` keeps the state of
+each shard. Its rows gather in a bag until a timer fires, or there are many, and are then given to
+:func:`pipelines.aggregation.step.step` together.
 
-Live states stay in the worker process and may be ahead of the engine's state, or behind it: an
-engine rolls state back, and moves keys between workers. So whoever changes a state draws a random
-token for it, kept beside it in both places, and a live state is used only under the token that
-the engine's state has. States change in place, hence one is taken out before it is changed.
+The state is kept as a *snapshot* and a *log* of the packed rows that came after it. A state is a
+function of the set of rows that it has seen, so stepping the log after the snapshot restores it.
+The log is folded into a new snapshot once it is a quarter as large, so that the bytes written stay
+in proportion to the bytes that came.
 
-When the watermark has passed a period's end and the plans' horizon, the state is dropped; what
-comes for it later, given back by an operator for example, is late.
+A worker process also holds live states. They may be ahead of the engine's state, or behind it,
+since an engine rolls state back and moves keys between workers. So each change of a state draws a
+random token, which is kept beside the state in both places; a live state is used only if its token
+is the one in the engine's state. States change in place, so one is taken out of
+:class:`LiveStates` before it is changed.
+
+When the watermark has passed a period's end and the plans' horizon, its state is dropped. Rows that
+come later, such as those that an operator has requeued, are late.
 """
 
 from __future__ import annotations
@@ -66,15 +69,15 @@ from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
-#: So many gathered rows, or bytes of them, are stepped without waiting any longer.
+#: So many gathered rows, or bytes of them, are stepped without waiting for the timer.
 ROWS = 20_000
 BYTES = 4 << 20
-#: Bytes that count as a row: a payload of up to 64 B makes a packed row of at most 117.
+#: Bytes that are taken for a row: a payload of up to 64 B makes a packed row of at most 117.
 ROW_BYTES = 128
-#: Bytes of a state for which a shard waits a millisecond before it is audited again, which takes
-#: some hundredth of that.
+#: A shard is audited again after a millisecond for so many bytes of its state: an audit takes about
+#: a hundredth of that time.
 AUDITED = 100
-#: Name of the output of audits, beside those of the reader.
+#: Name of the output of audits, beside ``rejected`` and ``notes``.
 AUDITS = "audits"
 #: The layout of audits: the key, and a shard with the numbers of its audit.
 PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
@@ -90,7 +93,7 @@ _ROWS, _ROWS_AT = struct.Struct("<I"), 24
 
 @lru_cache(maxsize=1 << 12)
 def window_group(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
-    """Return 16 bytes, the same for a metric that several versions of a plan have."""
+    """Return 16 bytes that name a metric, the same in all versions of a plan that share it."""
     content = canonical(
         {"plan": plan.plan, **metric.counted.document(), **plan.attributes_document()}
     )
@@ -98,31 +101,31 @@ def window_group(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
 
 
 class Head(NamedTuple):
-    """The part of a period's shard beside its snapshot and its log."""
+    """The small part of what the engine keeps of a period's shard, beside snapshot and log."""
 
-    token: str = ""  #: of the state that snapshot and log make together
-    numbering: str = ""  #: hexadecimal: the plans by which the log's rows were counted
+    token: str = ""  #: names the state that snapshot and log make together
+    numbering: str = ""  #: hexadecimal: the plans that number the metrics of the log's rows
     size: int = 0  #: bytes of the snapshot
     logged: int = 0  #: bytes of the log
-    rows: int = 0  #: number of the rows that have gathered
-    waiting: int = 0  #: their bytes
-    armed: bool = False  #: whether the timer is set that counts them
+    rows: int = 0  #: how many rows have gathered
+    waiting: int = 0  #: bytes of the gathered rows
+    armed: bool = False  #: whether the timer that counts the gathered rows is set
     audited: int = 0  #: when the state was audited last, ms
-    due: bool = False  #: whether it has changed since
-    reported: tuple[int, int, int] = (0, 0, 0)  #: bytes, chains and pseudonyms as of the last note
-    #: Whether the period may have been over before the first row came: one that an operator has
-    #: given back, or that comes from a partition that was idle. Rows then wait until a timely one
-    #: or the next watermark shows that it is open, or are late once it is over; a state begun anew
-    #: would take the documents of the first for void.
+    due: bool = False  #: whether the state has changed since that audit
+    reported: tuple[int, int, int] = (0, 0, 0)  #: bytes, chains and pseudonyms in the last note
+    #: Whether the period may have been closed before the first row came: the row may be one that an
+    #: operator has requeued, or come from a partition that was idle. Rows then wait until a timely
+    #: row or the next watermark shows that the period is open; if it is closed they are late. A new
+    #: state for a closed period would publish documents that replace the right ones.
     doubtful: bool = False
-    closed: bool = False  #: whether the period is over and its state gone
-    #: Of such rows: whether the watermark has moved since, so that the period is not over, or is
-    #: closed right after.
+    closed: bool = False  #: whether the period is closed and its state dropped
+    #: Whether the watermark has moved since rows are doubtful. Then the period is open, or the
+    #: timer that closes it fires right after.
     watched: bool = False
 
 
 class LiveStates:
-    """States in the memory of a process, those used last, up to some bytes but at least one."""
+    """States in the memory of a process: those used last, up to ``limit`` bytes, at least one."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -131,7 +134,7 @@ class LiveStates:
         self._lock = threading.Lock()
 
     def take(self, period: int, shard: int, token: str) -> State | None:
-        """Return the state of this token, which is then held no longer; None if it is not held."""
+        """Take out and return the state of a period's shard; None if none has this token."""
         with self._lock:
             held = self._held.pop((period, shard), None)
             if held is None:
@@ -141,7 +144,7 @@ class LiveStates:
             return state if of == token else None
 
     def hold(self, token: str, state: State) -> None:
-        """Hold a state that nobody else is going to change."""
+        """Hold a state; the caller must not change it any more."""
         self.take(state.period, state.shard, "")
         with self._lock:
             self._held[state.period, state.shard] = token, state, state.nbytes
@@ -153,7 +156,7 @@ class LiveStates:
 
 @lru_cache(maxsize=8)
 def _live(job: str, limit: int) -> LiveStates:
-    """Return this process's states of a job: instances of the DoFn share them."""
+    """Return this process's live states of a job, which all instances of the DoFn share."""
     return LiveStates(limit)
 
 
@@ -164,7 +167,7 @@ def period_and_size(element: Keyed) -> tuple[int, int]:
 
 
 def to_part(element: Keyed, plans: PlanSource, sizes: Mapping[int, int]) -> Keyed:
-    """Key packed rows by part, not shard, given bytes by period: few rows make one part."""
+    """Key packed rows by part in place of shard; ``sizes`` are the bytes of rows of each period."""
     key, value = element
     period, shard = period_and_shard(key)
     parts = parts_for([sizes[period] // ROW_BYTES], plans.registry().shards)
@@ -174,7 +177,10 @@ def to_part(element: Keyed, plans: PlanSource, sizes: Mapping[int, int]) -> Keye
 @beam.typehints.with_input_types(Grouped)
 @beam.typehints.with_output_types(Keyed, rejected=bytes, notes=Keyed, audits=Keyed)
 class CountByGroup(beam.DoFn):
-    """All packed rows of a part of a period to changes of windows; no state, no timers."""
+    """Counts all packed rows of a part of a period at once, without state or timers.
+
+    Yields changes of windows; audits, rejects and notes are side outputs.
+    """
 
     def __init__(self, plans: PlanSource) -> None:
         self._plans = plans
@@ -195,12 +201,15 @@ class CountByGroup(beam.DoFn):
 @beam.typehints.with_input_types(Keyed)
 @beam.typehints.with_output_types(Keyed, rejected=bytes, notes=Keyed, audits=Keyed)
 class CountByState(beam.DoFn):
-    """Packed rows by period and shard to changes of windows; audits, rejects, notes beside them."""
+    """Counts packed rows by period and shard as they come, with state and timers.
+
+    Yields changes of windows; audits, rejects and notes are side outputs.
+    """
 
     LINGER = userstate.TimerSpec("linger", TimeDomain.REAL_TIME)
     SETTLE = userstate.TimerSpec("settle", TimeDomain.WATERMARK)
     CLOSE = userstate.TimerSpec("close", TimeDomain.WATERMARK)
-    #: Parameters of what Beam calls.
+    #: The parameters of :meth:`process` and of the timers.
     BAG = beam.DoFn.StateParam(userstate.BagStateSpec("gathered", StateCoder()))
     LOG = beam.DoFn.StateParam(userstate.BagStateSpec("log", StateCoder()))
     SNAP = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("snapshot", StateCoder()))
@@ -235,12 +244,12 @@ class CountByState(beam.DoFn):
         settles = not head.rows
         if not head.token and not head.rows:
             close.set(moment(last))
-            # Nothing that comes has an earlier time than the watermark: the period may be over.
+            # A row is not earlier than the watermark, so the watermark may have passed the end.
             head = head._replace(doubtful=time >= last)
         elif head.doubtful and time < last:
             head, settles = head._replace(doubtful=False), True
         if settles and head.doubtful:
-            # Any time before the period's end, at which the next watermark fires the timer.
+            # A time before the period's end: the next watermark fires the timer.
             settle.set(moment(period * registry.period))
         elif settles:
             settle.set(moment(next_settling(time, registry)))
@@ -264,7 +273,7 @@ class CountByState(beam.DoFn):
         kept: Any = HEAD,
         linger: Any = beam.DoFn.TimerParam(LINGER),
     ) -> Iterator[Any]:
-        """Count what has gathered, and audit the state if that is due."""
+        """Count the gathered rows, and audit the state if that is due."""
         head = read_tuple(Head, kept)
         if head.closed:
             return
@@ -277,7 +286,7 @@ class CountByState(beam.DoFn):
             if now_ms() >= wait:
                 head = yield from self._audit(key, head, log, snapshot, closed=False)
             else:
-                # Not armed: rows that come meanwhile set it to when they are counted.
+                # ``armed`` stays False: rows that come meanwhile set the timer earlier.
                 linger.set(Timestamp(micros=wait * 1000))
         write_tuple(kept, head)
 
@@ -290,7 +299,7 @@ class CountByState(beam.DoFn):
         snapshot: Any = SNAP,
         kept: Any = HEAD,
     ) -> Iterator[Any]:
-        """Count what has gathered before the watermark completes a window."""
+        """Count the gathered rows before the watermark completes a window."""
         head = read_tuple(Head, kept)
         if head.doubtful:
             write_tuple(kept, head._replace(watched=True))
@@ -309,7 +318,7 @@ class CountByState(beam.DoFn):
         close: Any = beam.DoFn.TimerParam(CLOSE),
         at: Any = TIME,
     ) -> Iterator[Any]:
-        """Count what has gathered, emit the last audit and drop the state."""
+        """Count the gathered rows, emit the last audit and drop the state."""
         head = read_tuple(Head, kept)
         if head.closed:
             return
@@ -334,7 +343,7 @@ class CountByState(beam.DoFn):
     def _count(
         self, key: bytes, head: Head, gathered: Any, log: Any, snapshot: Any
     ) -> Generator[Any, None, Head]:
-        """Step the rows that have gathered; return the new head."""
+        """Step the gathered rows; return the new head."""
         if not head.rows:
             return head
         period, shard = period_and_shard(key)
@@ -373,7 +382,11 @@ class CountByState(beam.DoFn):
     def _state(
         self, period: int, shard: int, head: Head, registry: Registry, log: Any, snapshot: Any
     ) -> tuple[State, Head]:
-        """Return the state under a registry, folded first under others: revoked stays so."""
+        """Return the state under a registry.
+
+        If the log's rows were counted under other plans, the log is folded into the snapshot under
+        these first, so that pseudonyms that they revoked stay revoked.
+        """
         numbering = bytes.fromhex(head.numbering)
         if not head.token or numbering == numbering_of(registry):
             return self._restored(period, shard, head, registry, log, snapshot), head
@@ -409,7 +422,7 @@ class CountByState(beam.DoFn):
         packed = SHARD.pack(shard, *totals.numbers)
         yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), packed))
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
-        # A sum and a number: engines show distributions as text.
+        # A sum and a number take the place of a distribution, which engines show as text.
         increase("state_bytes_sum", now[0])
         increase("state_bytes_count", 1)
         reported = (0, 0, 0) if closed else now
@@ -421,7 +434,7 @@ class CountByState(beam.DoFn):
         return head._replace(audited=now_ms(), due=False, reported=reported)
 
     def _late(self, packed: PackedRows) -> tuple[list[Reject], Tally]:
-        """Return rows of a closed period as rejects; those not countable have been rejected."""
+        """Return the countable rows of a closed period as rejects; others were rejected before."""
         rows = Rows.from_bytes(packed.rows)
         rows = rows.select(rows.countable)
         reasons = np.full(len(rows), Reason.LATE, dtype=np.uint8)
@@ -432,7 +445,10 @@ class CountByState(beam.DoFn):
 def _numbered_alike(
     plans: PlanSource, elements: Iterable[PackedRows], *numberings: bytes
 ) -> tuple[Registry, list[bytes]]:
-    """Return a registry that has all plans of rows and ``numberings``, and the rows under it."""
+    """Return a registry with all plans of the elements and ``numberings``, and the elements' rows.
+
+    The rows' metrics are numbered as that registry does.
+    """
     packed = list(elements)
     known = {*numberings, *(each.numbering for each in packed)}
     registry = plans.registry(*{plan for each in known for plan in fingerprints_of(each)})
@@ -447,7 +463,7 @@ def _renumbered(packed: PackedRows, registry: Registry) -> bytes:
 
 
 def _step(state: State, rows: Iterable[Rows]) -> Stepped:
-    """Take rows into a state; count the time that it takes."""
+    """Take rows into a state, and add the time that it takes to Beam's counters."""
     begin = perf_counter()
     stepped = step_rows(state, in_order(rows))
     increase("step_ms_sum", round(1_000 * (perf_counter() - begin)))

@@ -1,11 +1,12 @@
-"""Decoding: messages to packed rows by budget period and shard; no report crosses Beam by itself.
+"""The stage that decodes: from messages to packed rows, by budget period and shard.
 
 A message is ``bytes``, and its timestamp is its append time: the time at which a broker or a log
-took it. Reports are judged by that time and by no clock, except that a message from later than the
-plans' grace after now is rejected as from the future. Sotto's own sources give *blocks* of messages
-instead, each with its append times; those from the future have been marked by the reader.
+took it. Reports are judged by that time and by no clock, with one exception: a message whose append
+time is more than the plans' grace ahead of now is rejected as from the future. Sotto's own sources
+give *blocks* of messages, which hold append times; their reader has marked messages from the
+future.
 
-The messages of a bundle are gathered and decoded together.
+All messages of a bundle are decoded together, and rows cross Beam packed, never one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Keyed: TypeAlias = tuple[bytes, bytes]
 #: All values of a key.
 Grouped: TypeAlias = tuple[bytes, Iterable[bytes]]
 
-#: So many messages, or bytes of them, are decoded without waiting for a bundle's end.
+#: So many messages, or bytes of them, are decoded before the end of their bundle.
 MESSAGES = 5_000
 BYTES = 8 << 20
 #: The most rejects that one element is made of.
@@ -48,7 +49,7 @@ REJECTS = 1_000
 #: Names of the outputs beside the main one.
 REJECTED, NOTES = "rejected", "notes"
 
-#: Beam's counters of what became of reports, by the tally's names. Rejected ones go by reason.
+#: Beam's counters of the outcome of reports, by field of the tally; rejects are counted by reason.
 COUNTERS = {
     "reports": "decoded",
     "counted": "counted",
@@ -70,7 +71,7 @@ class MessageBlock:
 
     partition: str  #: its name
     block: Block
-    #: Whether its messages bear the append time by which they were judged first.
+    #: Whether its messages were requeued: they keep the append time of when they first came.
     requeued: bool = False
 
 
@@ -106,17 +107,17 @@ def period_and_shard(key: bytes) -> tuple[int, int]:
 
 
 class Gathered:
-    """Decoded messages, under one registry."""
+    """The decoded messages of a bundle, under one registry, until they are emitted."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.rows: dict[tuple[int, int, int], list[Rows]] = {}
         self.rejects: list[Reject] = []
         self.size, self.reports = 0, 0
-        #: Up to where partitions are read, by name, and the latest append time, ms.
+        #: The offset that is read next, by name of the partition; and the latest append time, ms.
         self.offsets: dict[str, int] = {}
         self.clock = EARLIEST
-        #: The earliest timestamp of what is here.
+        #: The earliest timestamp of the messages.
         self.time: Timestamp | None = None
 
     def add(self, block: Block) -> None:
@@ -158,7 +159,10 @@ class Gathered:
 def rejected(
     rejects: list[Reject], tally: Tally, more: dict[str, Any] | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Yield packed rejects and a note of them, each with the name of its output; count them."""
+    """Yield packed rejects and a note of their numbers, each with the name of its output.
+
+    Beam's counters are increased, too. ``more``: further fields of the note.
+    """
     numbers = quarantine.numbers(rejects)
     for name, number in tally._asdict().items():
         increase(COUNTERS[name], number)
@@ -174,7 +178,7 @@ def rejected(
 @beam.typehints.with_input_types(bytes | MessageBlock)
 @beam.typehints.with_output_types(Keyed, rejected=bytes, notes=Keyed)
 class Decode(beam.DoFn):
-    """Messages, or blocks of them, to packed rows; rejects and notes beside them."""
+    """Decodes messages, or blocks of them, to packed rows; rejects and notes are side outputs."""
 
     def __init__(self, plans: PlanSource) -> None:
         self._plans = plans

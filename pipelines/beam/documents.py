@@ -1,14 +1,22 @@
-"""Documents: what is published of windows, of budget periods and of the job, each under one key.
+"""The stages that publish: from changes to documents of windows, budget periods and the job.
 
-All that comes for a key of a bounded input makes its documents at once, which are final. All that
-comes for a key of an unbounded input gathers in a bag; a timer adds it up and emits the document,
-at most every so often. A window is emitted again when the watermark passes the time at which it is
-complete (the pane ``on_time``), and a last time when no budget period that it has a part of is open
-any more; then its counts are dropped.
+In a bounded pipeline :class:`PublishByGroup` makes the documents of a key once, from all its
+changes. In an unbounded one :class:`PublishByState` gathers the changes of a key in a bag, and its
+timers decide when documents are emitted:
 
-The document of each key with the highest revision, a time, counts. A pipeline that has gone back to
-a checkpoint may emit less than before for a while; the document is made again with the next change,
-and at the latest with the last.
+* ``EMIT``: a second after the first change, but at most every ``Stream.every`` ms
+  (``--publish-every``);
+* ``COMPLETE``: when the watermark passes the time at which a window is complete (the pane
+  ``on_time``);
+* ``LAST``: when no budget period that a window has a part of is open any more; then its counts are
+  dropped.
+
+A document of a window that is emitted again has the numbers of reports of now. Whether its figures
+change is decided by :func:`pipelines.aggregation.published.renewed`.
+
+The document of a key with the highest revision, a time in ms, counts. A pipeline that has gone back
+to a checkpoint may emit less than before for a while; the document is made again with the next
+change, and at the latest by ``LAST``.
 """
 
 from __future__ import annotations
@@ -51,20 +59,21 @@ from sotto.errors import FormatError
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Milliseconds from the first change of a key to its document: other shards change it as well.
+#: Milliseconds from the first change of a key to its document, so that changes of other shards are
+#: in it, too.
 SOON = 1_000
 
 Published: TypeAlias = tuple[bytes, bytes]
 
 
 class _EmittedDocuments(NamedTuple):
-    """Documents that have been emitted of a key."""
+    """The part of a key's state that says which documents have been emitted."""
 
     revision: int = 0  #: the last one; a time, ms
-    armed: bool = False  #: whether the timer is set that emits it again
-    timely: bool = False  #: whether its timely reports were complete
-    closed: bool = False  #: whether it was emitted a last time; nothing changes it any more
-    published: str = ""  #: of a window: what is published of it, packed, in base64
+    armed: bool = False  #: whether the timer ``EMIT`` is set
+    timely: bool = False  #: whether the timer ``COMPLETE`` has fired
+    closed: bool = False  #: whether the last document was emitted; nothing changes it any more
+    published: str = ""  #: what is published of a window, packed, in base64; empty for others
 
 
 def _revision(before: _EmittedDocuments) -> int:
@@ -72,33 +81,36 @@ def _revision(before: _EmittedDocuments) -> int:
 
 
 class Subject:
-    """The subject of documents of a kind."""
+    """The subject of documents of one kind: adds changes up, and makes documents of the sum."""
 
-    #: The name by which a log calls it.
+    #: The name in log lines.
     name = ""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
-        """Return when timely reports are complete, if ever, and when nothing changes any more."""
+        """Return when ``COMPLETE`` fires, None for never, and when ``LAST`` does."""
         raise NotImplementedError
 
     def sum(self, parts: list[bytes]) -> bytes:
-        """Return a sum and changes, or changes alone, as one sum."""
+        """Add up changes, or a former sum and changes, to one sum."""
         raise NotImplementedError
 
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool
     ) -> tuple[list[Published], str]:
-        """Return the documents of a sum, and what is published of it now."""
+        """Return the documents of a sum, and what is to be kept as ``published``.
+
+        ``published``: what was kept before. ``closed``: whether these documents are the last.
+        """
         raise NotImplementedError
 
 
 @beam.typehints.with_input_types(Grouped)
 @beam.typehints.with_output_types(Keyed)
 class PublishByGroup(beam.DoFn):
-    """All changes of a key to its documents, which are final; no state, no timers."""
+    """Makes the final documents of a key from all its changes, without state or timers."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -113,12 +125,12 @@ class PublishByGroup(beam.DoFn):
 @beam.typehints.with_input_types(Keyed)
 @beam.typehints.with_output_types(Keyed)
 class PublishByState(beam.DoFn):
-    """Gathers the changes of a key and emits its documents."""
+    """Gathers the changes of a key and emits its documents when a timer fires."""
 
     EMIT = userstate.TimerSpec("emit", TimeDomain.REAL_TIME)
     COMPLETE = userstate.TimerSpec("complete", TimeDomain.WATERMARK)
     LAST = userstate.TimerSpec("last", TimeDomain.WATERMARK)
-    #: Parameters of what Beam calls.
+    #: The parameters of :meth:`process` and of the timers.
     BAG = beam.DoFn.StateParam(userstate.BagStateSpec("changes", StateCoder()))
     SUM = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("sum", StateCoder()))
     EMITTED = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("emitted", StateCoder()))
@@ -139,7 +151,7 @@ class PublishByState(beam.DoFn):
         key, change = element
         before = read_tuple(_EmittedDocuments, emitted)
         if before.closed:
-            # Only where a plan with a longer horizon came after the end.
+            # This happens only if a plan with a longer horizon came after the end.
             _LOGGER.warning("%s: what came after the end is left out", self.subject.name)
             increase("left_out", 1)
             return
@@ -152,7 +164,7 @@ class PublishByState(beam.DoFn):
         if not before.armed:
             now, every = now_ms(), self.subject.stream.every
             due = max(before.revision + every, now + SOON)
-            # A clock that was set back does not silence the pipeline.
+            # The limit is for a clock that was set back, which would silence the pipeline.
             emit.set(moment(min(due, now + SOON + every)))
             before = before._replace(armed=True)
         write_tuple(emitted, before)
@@ -192,7 +204,7 @@ class PublishByState(beam.DoFn):
     ) -> Iterator[Published]:
         if read_tuple(_EmittedDocuments, emitted).closed:
             return
-        # No older plans than those by which shards were closed.
+        # Plans must be at least as new as those by which the shards were closed.
         self.subject.stream.plans.latest()
         _, over = self.subject.times(key, self._added(changes, total))
         if at.micros // 1000 < over.micros // 1000:
@@ -230,7 +242,7 @@ class PublishByState(beam.DoFn):
 
 
 class WindowEstimates(Subject):
-    """Changes of counts by window, to documents of its estimates."""
+    """Changes of a window's counts, to documents of its estimates."""
 
     name = "windows"
 
@@ -240,7 +252,7 @@ class WindowEstimates(Subject):
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         complete = registry.complete_at(*window[:3])
-        # Changes that shards emit when they close the last period come before that.
+        # One ms later: the shards' last changes, from when they close the period, come before.
         since = self.stream.plans.since()
         over = closing_time(registry.period_of(end - 1), registry, since) + 1
         return moment(complete), moment(max(over, complete + 1))
@@ -273,7 +285,10 @@ class WindowEstimates(Subject):
         return found, b64encode(pack(now)).decode()
 
     def _emptied(self, former: WindowKey, window: WindowCounts, pane: str) -> Published:
-        """Return the document that empties a former name: a lower version has come since."""
+        """Return the document that empties a window under its former name.
+
+        A lower version of the plan has come since, and the window now has the name of that one.
+        """
         registry = self.stream.plans.registry(former.fingerprint)
         empty = replace(window, counts=np.zeros_like(window.counts))
         (row,), _ = rows_of_windows([(former, empty)], registry, {})
@@ -286,7 +301,7 @@ class PeriodAudit(Subject):
     name = "periods"
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
-        # Changes that shards emit when they close it come before that.
+        # One ms later: the shards' last audits, from when they close the period, come before.
         (period,) = PERIOD.unpack(key)
         plans = self.stream.plans
         return None, moment(closing_time(period, plans.registry(), plans.since()) + 1)

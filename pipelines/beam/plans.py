@@ -1,8 +1,9 @@
-"""The plans of a pipeline, the same for every worker: within it, or in a folder that all reach.
+"""The plans of a pipeline, the same for every worker: in the pipeline, or in a folder.
 
-A folder is looked at again while the pipeline runs: a worker has the plans that it was submitted
-with, and those that have come since. Packed rows cross workers under the numbering of the registry
-that decoded them; a worker that meets a plan that it does not know yet reads the folder at once.
+:class:`FixedPlans` travel with the pipeline. A :class:`PlansFolder` is read again while the
+pipeline runs, so that plans can be added. Packed rows cross workers with the *numbering* of the
+registry that decoded them, which says which plans number their metrics; a worker that meets a plan
+that it does not know yet reads the folder at once.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from sotto.plan.registry import Registry
 #: Seconds between two looks at the folder.
 LOOK_SECONDS = 15.0
 FORMAT = 1
-#: The note in the folder of when plans came.
+#: The name of the file in the folder that says when plans came.
 _SINCE = "since"
 T = TypeVar("T")
 
 
 class PlanSource(ABC):
-    """The place at which the stages of a pipeline find its plans; crosses Beam pickled."""
+    """The place where the stages of a pipeline find its plans; it crosses Beam pickled."""
 
     @abstractmethod
     def registry(self, *fingerprints: bytes) -> Registry:
-        """Return the plans; raise PlanError if one of these fingerprints is not among them."""
+        """Return the plans; PlanError if they lack one of these fingerprints."""
 
     def latest(self) -> Registry:
         """Return the plans as they are at this moment."""
@@ -47,7 +48,7 @@ class PlanSource(ABC):
 
     @abstractmethod
     def since(self) -> Mapping[bytes, int]:
-        """Return by fingerprint when plans came, ms, of those that came later than the first."""
+        """Return when plans came, ms, by fingerprint; without those that the job had at first."""
 
     @abstractmethod
     def candidates(self) -> Candidates:
@@ -61,14 +62,17 @@ class PlanSource(ABC):
 
 
 def expect(given: T, method: str, expected: str) -> T:
-    """Return what a pipeline is made of; raise ParameterError if it has no such method."""
+    """Return an argument of a transform; ParameterError if it does not have a method.
+
+    ``expected``: what the error says that was expected.
+    """
     if not hasattr(given, method):
         raise ParameterError(f"expects {expected}; got {type(given).__name__}")
     return given
 
 
 def _check(plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
-    """Raise ParameterError if one is no plan, or strings are given for no string metric of one."""
+    """Raise ParameterError if one is no plan, or candidates are of no string metric of a plan."""
     for plan in plans:
         expect(plan, "to_json", "plans such as CompiledPlan.from_json(content) returns")
     metrics = [(plan.fingerprint, each) for plan in plans for each in plan.metrics]
@@ -82,7 +86,7 @@ def _check(plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
 class FixedPlans(PlanSource):
     """Plans that travel with the pipeline: workers need no folder to find them.
 
-    A new plan takes an update of the job. ``later`` then says when it came.
+    To add a plan, the job has to be updated; ``later`` then says when the plan came.
     """
 
     compiled: tuple[bytes, ...]  #: plans as ``sotto plan compile`` writes them
@@ -131,11 +135,11 @@ class PlansFolder(PlanSource):
     path: str
 
     def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates | None = None) -> None:
-        """Write plans into the folder; note when those came that it did not have from the first.
+        """Write plans into the folder, and note when plans came that it did not have at first.
 
-        ``candidates``: as of :meth:`FixedPlans.of`. One process at a time may do so.
+        ``candidates`` are as for :meth:`FixedPlans.of`. Only one process at a time may call this.
 
-        Raises PlanError if the plans are not those of before, or not of one collector.
+        Raises PlanError if the plans contradict those in the folder, or are not of one collector.
         """
         _check(plans, candidates or {})
         folder, stored = Path(self.path), StoredPlans(Path(self.path))
@@ -148,7 +152,7 @@ class PlansFolder(PlanSource):
         stored.keep(plans, candidates or {})
 
     def registry(self, *fingerprints: bytes) -> Registry:
-        """Return the plans, at most ``LOOK_SECONDS`` old, or new where one is missing."""
+        """Return the plans as of at most ``LOOK_SECONDS`` ago; as of now if one is missing."""
         registry = _looked(self.path).registry
         if any(each not in registry.by_fingerprint for each in fingerprints):
             registry = _look(self.path).registry
@@ -165,7 +169,7 @@ class PlansFolder(PlanSource):
 
 
 def _with(registry: Registry, fingerprints: Sequence[bytes], place: str) -> Registry:
-    """Return a registry if it has the plans of these fingerprints."""
+    """Return a registry; PlanError if it lacks the plan of a fingerprint."""
     missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
     if missing:
         raise PlanError(
@@ -181,7 +185,7 @@ def _compiled(plans: tuple[bytes, ...]) -> Registry:
 
 
 def load_since(folder: Path) -> dict[bytes, int]:
-    """Return what :func:`keep_since` has noted in a folder of plans."""
+    """Return when plans came, as :func:`keep_since` has noted it in their folder."""
     path = folder / _SINCE
     try:
         value = load_document(path.read_bytes(), str(path), FORMAT)
@@ -191,7 +195,7 @@ def load_since(folder: Path) -> dict[bytes, int]:
 
 
 def keep_since(folder: Path, since: Mapping[bytes, int]) -> None:
-    """Note when plans came; to be done before the plans are there."""
+    """Note when plans came; this must be done before the plans are written."""
     came = {plan.hex(): time for plan, time in since.items()}
     files.replace(folder / _SINCE, dump_document({"format": FORMAT, "since": came}))
 

@@ -1,10 +1,11 @@
-"""Reading partitions: a splittable DoFn whose restriction is a partition's offsets.
+"""The stage that reads partitions: a splittable DoFn whose restriction is a partition's offsets.
 
-One call reads for a moment, and yields blocks of messages. The watermark of a partition is the
-broker's append time of its last record. A partition that is read to its end and gives nothing more
-follows the clock, at a distance, so that it does not hold the others back.
+One call reads for a short time and yields blocks of messages. The watermark of a partition is the
+broker's append time of its last record. If a partition is read to its end and gives nothing more,
+its watermark follows the clock at a distance (``--idle``), so that it does not hold the others
+back.
 
-A pipeline that ends reads fixed ranges instead: no watermark, nothing to split.
+A pipeline that ends reads fixed ranges instead, without watermarks or splitting.
 """
 
 from __future__ import annotations
@@ -47,16 +48,16 @@ from sotto.log.reader import EARLIEST, Block
 #: A call ends after so many seconds or bytes, whichever comes first.
 READ_SECONDS = 0.5
 READ_BYTES = 8 << 20
-#: Seconds until a partition that is read to its end is asked again; engines may know whole ones
-#: only. What has come meanwhile is taken in few large elements instead of many small ones.
+#: Seconds until a partition that is read to its end is read again: a whole number, since engines
+#: may know no others. Records that came meanwhile make few large elements, not many small ones.
 IDLE_SECONDS = 2
-#: Seconds until a partition whose broker is away, or does not let us in, is tried again.
+#: Seconds until a partition is tried again whose broker is away, or denies access.
 AWAY_SECONDS = 5
-#: Seconds between two looks for new partitions, by which the watermark is behind at least.
+#: Seconds between two looks for new partitions; the watermark is behind the clock by up to that.
 LOOK_SECONDS = 10.0
-#: Seconds between two questions of whether an idle partition is read to its end.
+#: Seconds between two times at which the broker is asked for the end of an idle partition.
 END_SECONDS = 5.0
-#: Seconds after which the backlog of a partition is asked for again.
+#: Seconds after which the broker is asked again for the backlog of a partition.
 SIZE_SECONDS = 10.0
 
 _LOGGER = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class AppendTime(WatermarkEstimator):
         self.clock = clock
 
     def advance(self, clock: Clock) -> None:
-        """Set the clock; to be called as a method, since Beam hands out a wrapper."""
+        """Set the clock. Beam hands out a wrapper, which passes on calls and no attributes."""
         self.clock = clock
 
     def get_estimator_state(self) -> Clock:
@@ -80,11 +81,11 @@ class AppendTime(WatermarkEstimator):
         return moment(self.clock.watermark)
 
     def observe_timestamp(self, timestamp: Timestamp) -> None:
-        """Do nothing: blocks have the time of their first record."""
+        """Do nothing: a block has the time of its first record, and the clock that of its last."""
 
 
 class AppendTimes(WatermarkEstimatorProvider):
-    """Gives every partition its clock; checkpointed with its offsets."""
+    """Gives every partition its clock, which is checkpointed with its offsets."""
 
     def initial_estimator_state(self, element: str, restriction: OffsetRange) -> Clock:
         return Clock()
@@ -100,10 +101,10 @@ _TIMES = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
 
 class _Tail(OffsetRestrictionTracker):
-    """Offsets that may have no end; cut after what is read, nowhere else.
+    """Offsets that may have no end; they can be split only behind the last record that was read.
 
-    A block is claimed whole: of one that lies on both sides of a cut nobody would read the first
-    part.
+    A block is claimed by its last offset. If a split lay within a block, nobody would read the
+    block's first part.
     """
 
     def __init__(self, restriction: OffsetRange, ends: _Ends) -> None:
@@ -122,13 +123,13 @@ class _Tail(OffsetRestrictionTracker):
         return bool(self.current_restriction().stop < _END)
 
     def current_progress(self) -> RestrictionProgress:
-        """Return how much is read, and how much a runner may count on besides."""
+        """Return how many positions were read, and how many more there are as far as known."""
         read = self._at - self.current_restriction().start
         return RestrictionProgress(completed=read, remaining=self._ends.beyond(self._at))
 
 
 class _Ends:
-    """Up to where partitions reach, as known last: of a DoFn, which reads one at a time."""
+    """The last known ends of partitions, which a DoFn keeps; it reads one partition at a time."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, float]] = {}
@@ -138,17 +139,20 @@ class _Ends:
         self._known[name] = end, time.monotonic()
 
     def knows(self, name: str, seconds: float = math.inf) -> bool:
-        """Return whether the end of a partition was noted, within the last seconds."""
+        """Return whether the end of a partition was noted within the last ``seconds``."""
         return name in self._known and time.monotonic() - self._known[name][1] <= seconds
 
     def beyond(self, position: int, name: str | None = None) -> int:
-        """Return the distance from a position to the end; 1 where that is not known, or 0."""
+        """Return the distance from a position to the end of a partition; 1 if that is 0 or unknown.
+
+        ``name``: the partition, by default the one that is being read.
+        """
         end, _ = self._known.get(self.reading if name is None else name, (position, 0.0))
         return max(end - position, 1)
 
 
 class _Emitted(RestrictionTracker):
-    """The names that have been emitted, which only become more."""
+    """The restriction of discovery: the names that have been emitted, which only become more."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -161,7 +165,7 @@ class _Emitted(RestrictionTracker):
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...] | None:
-        # Two that look for new names would each emit them.
+        # A second discovery would emit the same new names again.
         return (self._names, self._names) if fraction_of_remainder == 0 else None
 
     def check_done(self) -> bool:
@@ -176,10 +180,10 @@ class _Emitted(RestrictionTracker):
 
 @beam.typehints.with_output_types(str)
 class DiscoverPartitions(beam.DoFn, RestrictionProvider):
-    """Emits the names of a source's partitions, given anything, and goes on looking for new ones.
+    """Emits the names of a source's partitions, for any element, and goes on to look for new ones.
 
-    The watermark is the time of its last look: a partition that came later has no earlier record.
-    While the broker is away the watermark stands.
+    The watermark is the time of the last look: a partition that is made later has no earlier
+    record. While the broker is away the watermark does not move.
     """
 
     def __init__(self, source: ReportSource) -> None:
@@ -198,7 +202,7 @@ class DiscoverPartitions(beam.DoFn, RestrictionProvider):
         return 1
 
     def truncate(self, element: bytes, restriction: tuple[str, ...]) -> None:
-        """Look for nothing more when the engine drains the pipeline."""
+        """Return None, so that the look for partitions ends when the engine drains the pipeline."""
 
     @beam.DoFn.unbounded_per_element()
     def process(
@@ -222,7 +226,7 @@ class DiscoverPartitions(beam.DoFn, RestrictionProvider):
 
 
 class _Held:
-    """A partition that a worker has open: the position after its last record, and since when."""
+    """A partition that a worker has open, and when something last came from it."""
 
     def __init__(self, name: str, partition: Partition) -> None:
         self._name = name
@@ -232,7 +236,7 @@ class _Held:
         self._asked = self._warned = float("-inf")
 
     def poll(self, start: int, stop: int, clock: int, trusted: int) -> Block | None:
-        """Return records, as of :meth:`Partition.poll`; None too where the broker is away."""
+        """Return what :meth:`Partition.poll` does; None also if the broker is away."""
         try:
             return self.partition.poll(start, stop, clock, trusted)
         except BrokerError as error:
@@ -252,7 +256,7 @@ class _Held:
             )
 
     def idle_for(self, ms: int, position: int) -> bool:
-        """Return whether nothing came for so long, and the broker, now asked, has nothing."""
+        """Return whether nothing came for ``ms``, and the broker says that there is nothing."""
         now = time.monotonic()
         if self.away or now - self.moved <= ms / 1000 or now - self._asked < END_SECONDS:
             return False
@@ -272,7 +276,7 @@ class _Held:
 
 @beam.typehints.with_output_types(MessageBlock)
 class ReadPartitions(beam.DoFn, RestrictionProvider):
-    """Reads partitions, given their names, from the first record on and without an end."""
+    """Reads partitions, given their names, from their first record on, without an end."""
 
     def __init__(self, stream: Stream, source: ReportSource) -> None:
         self._stream, self._source = stream, source
@@ -289,9 +293,10 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
         return OffsetsCoder()
 
     def restriction_size(self, element: str, restriction: OffsetRange) -> int:
-        """Return the backlog of a partition, in its positions, at least 1.
+        """Return the backlog of a partition, in positions, at least 1.
 
-        The source is asked now and then, and by no connection of its own while a broker is away.
+        The source is asked now and then. If the partition is not open here, it is asked once, so
+        that no connection is tried again and again while a broker is away.
         """
         if not self._ends.knows(element, SIZE_SECONDS if element in self._held else math.inf):
             try:
@@ -301,7 +306,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
         return self._ends.beyond(restriction.start, element)
 
     def truncate(self, element: str, restriction: OffsetRange) -> None:
-        """Read nothing more when the engine drains the pipeline."""
+        """Return None, so that reading ends when the engine drains the pipeline."""
 
     def _bounds(self, name: str) -> tuple[int, int]:
         if held := self._held.get(name):
@@ -328,10 +333,10 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
         clock, self._ends.reading = estimator.get_estimator_state(), name
         self._memory.set(resident_bytes())
         try:
-            # Absent while it is in use: a call that fails leaves no odd connection behind.
+            # It is taken out while in use: a call that fails leaves no broken connection behind.
             held = self._held.pop(name, None) or _Held(name, self._source.partition(name))
         except GoneError:
-            # Only that of a partition that was read to its end follows the wall clock.
+            # The watermark is ahead of the records only if the partition was read to its end.
             if not clock.append < clock.watermark:
                 raise
             _LOGGER.warning("%s is gone; it had been read to its end", name)
@@ -364,7 +369,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
     def _read(
         self, name: str, held: _Held, tracker: Any, estimator: Any
     ) -> Generator[Any, None, float | None]:
-        """Read for a moment; return after how many seconds to go on, None for never."""
+        """Read for a short time; return after how many seconds to go on, None for never."""
         requeued, restriction = self._source.requeued, tracker.current_restriction()
         at, clock = restriction.start, estimator.get_estimator_state()
         size, end = 0, time.monotonic() + READ_SECONDS
@@ -381,7 +386,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
             if block is None:
                 break
             held.warn_of_the_future(block)
-            # Records that are not claimed are another worker's to read.
+            # Another worker reads the records that cannot be claimed here.
             if not (ours := tracker.try_claim(block.end - 1)):
                 break
             first = now_ms() if requeued else int(block.append[0]) if len(block.append) else append
@@ -389,7 +394,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
             yield TimestampedValue(of, moment(max(first, clock.watermark)))
             size += len(block.buffer)
             at, append = block.end, block.clock
-            # Whoever goes on here, where a runner splits what is left, begins with this clock.
+            # If a runner splits off the rest, the worker that goes on with it begins by this clock.
             estimator.advance(clock._replace(append=append))
         if at != restriction.start:
             held.moved = time.monotonic()
@@ -405,7 +410,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process; 0 where there is no ``/proc``."""
+    """Return the memory of this process, bytes; 0 on systems without ``/proc``."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
     except OSError:
@@ -414,7 +419,7 @@ def resident_bytes() -> int:
 
 @beam.typehints.with_output_types(tuple[str, int, int])
 class ListRanges(beam.DoFn):
-    """The partitions that a source has now, given anything, each up to where it ends now."""
+    """Yields the range of each partition that a source has now, for any element."""
 
     def __init__(self, source: ReportSource) -> None:
         self._source = source

@@ -1,8 +1,8 @@
-"""Which of Beam's runners runs the jobs, with which of its options.
+"""Chooses and checks the runner of a job, and runs the job on it.
 
 The embedded default is ``FnApiRunner``, named explicitly: Beam's own default, ``DirectRunner``,
 looks for an engine to download. Any other runner is named as Beam names it, and takes Beam's
-options. Those that would download what they run with are refused.
+options. Runners that would download the program that they run on are refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from apache_beam.runners.runner import PipelineState
 from sotto.errors import AggregationError, ParameterError
 
 _EMBEDDED = "fnapi"
-#: Runners that download what they run with, unless an option says where that is.
+#: Runners that download their engine, each with the option that says where there is one; None if
+#: it has no such option.
 _DOWNLOADING = {
     "direct": None,
     "switchingdirect": None,
@@ -44,17 +45,18 @@ _DOWNLOADING = {
 }
 #: Seconds between two looks at a job.
 _LOOK = 1.0
-#: How an exception of a Python worker ends: its class, and what it says.
+#: The last line of a Python worker's traceback: the exception's class, and its text.
 _RAISED = re.compile(r"^(?:[\w.]*(?:Error|Exception): )+(?P<text>.+)$", re.MULTILINE)
 _View = TypeVar("_View", bound=PipelineOptions)
 _STAGE = re.compile(r"\s*\[while running .*\]$")
 
 
 class LabelIds(ComponentIdMap):
-    """Ids of transforms, made of their labels alone.
+    """Ids of transforms that are made of their labels alone, and so outlive changes of the graph.
 
     A pending timer in a savepoint holds the id of its transform. Beam's own ids end in a running
-    number, so that a transform added anywhere in the graph would end every timer of a running job.
+    number: a transform added anywhere in the graph would change them, and every timer of a running
+    job would be lost.
     """
 
     def __init__(self) -> None:
@@ -75,10 +77,7 @@ class LabelIds(ComponentIdMap):
 
 
 class _Options(PipelineOptions):
-    """Options of which each view is made once.
-
-    Beam asks for some eighty views a run, and parses all flags for each.
-    """
+    """Options that make each view once: Beam asks for some eighty a run, and parses flags anew."""
 
     def view_as(self, cls: type[_View]) -> _View:
         views = self.__dict__.setdefault("_views", {})
@@ -115,7 +114,7 @@ class Runner:
 
     @property
     def in_process(self) -> bool:
-        """Whether all of a job runs in this process; options may ask for several, here too."""
+        """Whether a job runs in this process alone; any option may ask for several processes."""
         return not self.options
 
     @property
@@ -125,14 +124,14 @@ class Runner:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run side by side, as options say; 1 if they do not."""
+        """How many tasks run in parallel, as the options say; 1 if they do not."""
         given = PipelineOptions([*self.options]).get_all_options().get("parallelism")
         return max(int(given or 1), 1)
 
     def pipeline(self, job: str, more: Mapping[str, object] = _NOTHING) -> beam.Pipeline:
-        """Return a pipeline to be laid out; ``job`` is its name unless options say one.
+        """Return an empty pipeline; ``job`` is its name unless the options have another.
 
-        ``more``: values of options by name, in place of those that the options say.
+        ``more``: values of options by name, which replace those of ``options``.
         """
         options = _Options([*self.options], **more)
         named = options.view_as(GoogleCloudOptions)
@@ -158,13 +157,13 @@ class Runner:
         result.wait_until_finish()
 
     def reason(self, error: Exception) -> str:
-        """Return in a sentence why a job failed: what a worker raised, or else the runner.
+        """Return why a job failed, in a sentence: the text that a worker raised, or the runner.
 
         >>> said = "Traceback ...\\nsotto.errors.AggregationError: no log [while running 'Read']"
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'
 
-        A list after a colon is given whole, as of options that a runner refuses.
+        A list after a colon is given whole, such as the options that a runner refuses.
 
         >>> Runner().reason(ValueError("Pipeline has errors: \\nno bucket.\\nno project."))
         'Pipeline has errors: no bucket. no project.'
@@ -225,7 +224,7 @@ def _add_those_of(endpoint: str, timeout: int, parser: argparse.ArgumentParser) 
 
 
 def _check(options: PipelineOptions) -> None:
-    """Refuse a runner that would download something, or lacks what it needs."""
+    """Raise ParameterError if a runner would download something, or lacks an option it needs."""
     portable, name = options.view_as(PortableOptions), _name(options)
     where = dict(options.get_all_options())
     if name == _EMBEDDED:
@@ -253,10 +252,10 @@ def _check(options: PipelineOptions) -> None:
 
 
 def _name(options: PipelineOptions) -> str:
-    """Return the runner's name as Beam compares it: in lower case, without module and suffix."""
+    """Return the runner's name in the form that Beam compares: lower case, no module, no suffix."""
     named: str = options.view_as(StandardOptions).runner or _EMBEDDED
     return named.rpartition(".")[2].lower().removesuffix("runner")
 
 
-#: Jobs in this process, one after another.
+#: The runner of jobs in this process.
 EMBEDDED = Runner()

@@ -1,4 +1,7 @@
-"""The options of a pipeline, its settings, the same for all its stages, and its times."""
+"""The settings of a pipeline, which all its stages share, and when periods and windows end.
+
+:class:`SottoOptions` are the settings as Beam options, :class:`Stream` as the stages have them.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ class Stream:
     job: str  #: random name of the deployment, which its documents carry
     plans: PlanSource
     linger: int = 10_000  #: for how long rows are gathered before they are counted, ms
-    every: int = 30_000  #: a window, a period or the job's health is published at most so often, ms
-    #: A partition that has given nothing for so long, though it is read to its end, does not hold
-    #: the watermark back any more, ms.
+    every: int = 30_000  #: the shortest time between two documents of one key (``EMIT``), ms
+    #: A partition that is read to its end, and has given nothing for so long, ms, does not hold the
+    #: watermark back any more.
     idle: int = 60_000
-    #: Bytes of states that a worker process keeps ready; they can always be made again.
+    #: Bytes of live states that a worker process keeps; any can be restored from the engine's.
     cache: int = 1 << 30
 
     def __post_init__(self) -> None:
@@ -104,8 +107,8 @@ def moment(ms: int) -> Timestamp:
 def closing_time(period: int, registry: Registry, since: Mapping[bytes, int] = _ALWAYS) -> int:
     """Return the time, ms, from which on no report of a budget period can count any more.
 
-    ``since``: by fingerprint, when a plan came, ms; plans that are not in it were there from the
-    first. A plan that comes when a period is over by the others does not open it again.
+    ``since``: by fingerprint, when a plan came, ms; plans that are not in it were there at first. A
+    plan that comes after a period is over by the others' horizons does not open it again.
 
     Examples
     --------
@@ -127,16 +130,16 @@ def closing_time(period: int, registry: Registry, since: Mapping[bytes, int] = _
 
 
 def next_settling(time: int, registry: Registry) -> int:
-    """Return the first time after ``time``, ms, at which a window has all its timely reports.
+    """Return the first time after ``time``, ms, at which some window is complete.
 
-    Those are all levels of its events, with the grace of the plan.
+    A window is complete when all levels of its reports were due and the plan's grace is over.
     """
     return min(((time - lag) // window + 1) * window + lag for window, lag in _windows(registry))
 
 
 @lru_cache(maxsize=16)
 def _windows(registry: Registry) -> frozenset[tuple[int, int]]:
-    """Return the lengths of windows, each with how long after its end it is complete."""
+    """Return the lengths of windows, ms, each with how long after its end a window is complete."""
     return frozenset(
         (metric.window, registry.complete_at(fingerprint, metric.index, 0) - metric.window)
         for fingerprint, plan in registry.by_fingerprint.items()

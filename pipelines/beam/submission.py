@@ -1,8 +1,8 @@
-"""Submitting a streaming pipeline: everything is looked at first.
+"""Submits a streaming pipeline, for ``sotto stream``, after everything has been checked.
 
-A job's folder has what must stay the same from one submission to the next: ``job.json`` with the
-name that its documents carry, and its plans. Workers read the plans there, also those that come
-later, so that all of them must reach the folder under the same path.
+A job's folder keeps what must stay the same from one submission to the next: ``job.json``, with the
+name that the job's documents carry, and its plans. Workers read the plans there, also those that
+come later, so all of them must reach the folder under the same path.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics of reports, and those beside them for what comes out."""
+    """Topics of reports as source, and the topics of the same name for results and rejects."""
 
     broker: Broker
-    #: Epochs of one name. Later ones are read once they are there.
+    #: Epochs of one name. A later epoch is read once its topic is there.
     topics: tuple[ReportTopic, ...]
 
     def __post_init__(self) -> None:
@@ -89,11 +89,11 @@ class Topics:
 
 @dataclass(frozen=True)
 class Log:
-    """An embedded log, and a database and a folder for what comes out."""
+    """An embedded log as source, a database for results, and a folder for rejects."""
 
     path: Path  #: the log's folder
     database: str  #: URL
-    quarantine: Path  #: the folder for what is rejected
+    quarantine: Path  #: the folder for rejects
 
     def check(self, registry: Registry) -> None:
         EmbeddedLog(self.path).open(registry)
@@ -139,7 +139,10 @@ class JobFolder:
         *,
         anew: bool,
     ) -> str:
-        """Return the name of the job that is submitted; note it, and its plans, first."""
+        """Return the name of the job that is about to be submitted; note it and its plans.
+
+        ``before``: the name that :meth:`job` returned. ``anew``: whether to draw a new name.
+        """
         job = secrets.token_hex(8) if before is None or anew else before
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / "LOCK", "ab") as lock:
@@ -150,17 +153,17 @@ class JobFolder:
                 )
             self.keep(plans, candidates)
             if before is None or anew:
-                # All of these are there from the first.
+                # A job that begins anew has all these plans from its start.
                 keep_since(self.path / "plans", {})
             files.replace(self._file, dump_document({"format": FORMAT, "name": job}))
         return job
 
     def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
-        """Keep plans for the workers of a job that has been submitted, and when new ones came."""
+        """Keep plans for the workers of a submitted job, and note when new plans came."""
         PlansFolder(str(self.path / "plans")).keep(plans, candidates)
 
     def forget(self, job: str, before: str | None) -> None:
-        """Have a job not been submitted, since the engine has not taken it."""
+        """Take back :meth:`begin`, since the engine has not accepted the job."""
         if self.job() == job:
             if before is None:
                 self._file.unlink()
@@ -181,14 +184,15 @@ def submit(
 ) -> Any:
     """Submit a pipeline and return Beam's result, which can be waited for.
 
-    ``io``: what is read and written. ``plans``, ``candidates``: those that are given, beside those
-    that the job has had. ``options``: Beam's, as on the command line. ``anew``: whether to count
-    from the beginning although the job has run before; its documents then are those of another job.
-    ``until_end``: whether to read up to where everything ends now, close all periods, and end.
-    ``**settings``: of :class:`~pipelines.beam.SottoOptions`, without ``sotto_``.
+    ``io``: what is read and written. ``plans``, ``candidates``: those that are given now, in
+    addition to those that the job has had. ``options``: Beam's, as on the command line. ``anew``:
+    whether to count from the beginning although the job has run before; its documents are then
+    those of another job. ``until_end``: whether to read up to the present end of all partitions,
+    close all periods, and end. ``**settings``: those of :class:`~pipelines.beam.SottoOptions`,
+    without ``sotto_``.
 
-    Raises SottoError, which says what to do, if it cannot run or would do harm; then nothing has
-    been submitted.
+    Raises SottoError, which says what to do, if the job cannot run or would do harm; then nothing
+    has been submitted.
     """
     runner = Runner(tuple(options))
     if not until_end:
@@ -244,7 +248,7 @@ def lay_out(
     *,
     until_end: bool = False,
 ) -> None:
-    """Lay everything from the sources to the sinks into a pipeline."""
+    """Add all transforms, from the sources to the sinks, to a pipeline."""
     messages = tuple(
         pipeline | f"Read {source.label}" >> ReadReports(source, plans, until_end=until_end)
         for source in io.sources()
@@ -262,7 +266,7 @@ def _has_password(url: str) -> bool:
 
 
 def _unbounded(runner: Runner) -> Runner:
-    """Return a runner of a pipeline without an end."""
+    """Return a runner with the options that a pipeline without an end needs."""
     if runner.embedded:
         raise ParameterError(
             "--runner is missing: a pipeline without an end needs an engine, such as --runner "
@@ -277,14 +281,16 @@ def _unbounded(runner: Runner) -> Runner:
 
 #: Options by which runners go on with a job's state.
 _GOING_ON = ("--savepoint_path", "--update")
-#: Options for Flink unless the command line has them. Operators that are not chained, and a
-#: maximum of parallelism that never changes, are what lets a savepoint be restored with another
-#: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
-#: A checkpoint that fails, as each does while output waits for a broker that is away, ends nothing:
-#: the bare flag turns off that it would.
-#: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under
-#: numbers of a stage's outputs that are others after the job server was restarted: a job that is
-#: restored then would send it to the wrong stage. So bundles are finished before.
+#: Options for Flink unless the command line has them.
+#: ``--operator_chaining`` as a bare flag turns chaining off. A savepoint can be restored with
+#: another parallelism only if operators are not chained and the maximum of parallelism never
+#: changes.
+#: ``--fail_on_checkpointing_errors`` as a bare flag turns off that a failed checkpoint ends the
+#: job: each fails while output waits for a broker that is away.
+#: ``--finish_bundle_before_checkpointing``: a checkpoint would keep output of an unfinished bundle
+#: under a number of the stage's output, which can be another after a restart of the job server; a
+#: restored job would then send it to the wrong stage.
+#: ``--max_bundle_time_mills`` is Beam's spelling.
 FLINK = (
     "--operator_chaining",
     "--max_parallelism=128",

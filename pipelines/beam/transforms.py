@@ -11,8 +11,10 @@
                                               │       │     │
                                               └───────┴─────┴─► documents
 
-Each has two expansions. A bounded input needs :class:`~apache_beam.GroupByKey` alone; an unbounded
-one keeps state and timers. Both come to the same.
+Each transform expands in one of two ways: with :class:`~apache_beam.GroupByKey` for a bounded
+input, with state and timers for an unbounded one. The results are the same. The DoFns are in
+:mod:`~pipelines.beam.reading`, :mod:`~pipelines.beam.decoding`, :mod:`~pipelines.beam.counting` and
+:mod:`~pipelines.beam.documents`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ Messages: TypeAlias = "beam.PCollection[bytes | MessageBlock]"
 
 
 class _UnderPlans(beam.PTransform):
-    """A transform that knows the plans, and nothing else."""
+    """The base of transforms that are given the plans."""
 
     def __init__(self, plans: PlanSource) -> None:
         super().__init__()
@@ -52,13 +54,13 @@ class _UnderPlans(beam.PTransform):
 
 
 class ReadReports(_UnderPlans):
-    """Reads one of Sotto's own sources; gives blocks of messages.
+    """Reads one of Sotto's own sources; the output is blocks of messages.
 
     Parameters
     ----------
-    source : Source
+    source : ReportSource
     plans : PlanSource
-        Their grace says from when on a record is from the future.
+        A record whose append time is ahead of now by more than the plans' grace is from the future.
     until_end : bool
         Whether to read all partitions up to where they end when the pipeline begins. Otherwise
         the pipeline goes on for ever, and finds partitions that are created meanwhile.
@@ -89,7 +91,7 @@ class ReadReports(_UnderPlans):
 
 @beam.typehints.with_input_types(bytes | MessageBlock)
 class DecodeReports(_UnderPlans):
-    """Messages to packed rows, keyed by budget period and shard.
+    """From messages to packed rows, keyed by budget period and shard.
 
     The timestamp of a message is its append time. Outputs: ``rows``; ``rejected``, packed rejects;
     ``notes`` for :class:`ReportHealth`.

@@ -1,24 +1,25 @@
-"""Commits generations to a state directory: of a log's records, of messages in quarantine, or
-without pseudonyms that are forgotten.
+"""Commits generations to a state directory: takes ranges of a log or messages of quarantine, or
+forgets pseudonyms.
 
-A commit takes these steps, in this order. In brackets: what a crash during the step leaves.
+A commit has these steps, in this order. The text in brackets says what a crash during the step
+leaves.
 
-1. :meth:`Driver.begin` makes the *intent* durable: which ranges of the log, which messages of
-   quarantine, the generation takes, or whom it forgets. [The last commit.]
+1. :meth:`Driver.begin` makes the *intent* durable. It lists the ranges of the log or the messages
+   of quarantine that the generation takes, or the pseudonyms that it forgets. [The last commit.]
 2. A job writes states, counts and quarantine into the folder of its attempt. [The last commit, an
-   intent, and files that nobody reads. The next process removes those, and takes what the intent
-   lists, however far the log has grown.]
-3. Files that the job's summary lists are moved to the names at which they count, and made durable.
-[The
-   same.]
+   intent, and files that are never read. The next process removes these files, and takes what the
+   intent lists, however far the log has grown.]
+3. The files that the job's summary lists are moved to the names at which they count, and made
+   durable. [The same.]
 4. The *manifest* that names those files is made durable and renamed: this is the commit. [The same,
    or the new generation.]
-5. Files that are no longer named are removed, and the intent. [The new generation, and files that
+5. Files that are no longer named, and the intent, are removed. [The new generation, and files that
    the next process removes.]
 6. Results are projected into the database, in one transaction that stores their generation. [A
-   database that is behind: the next process projects what it lacks. The same where the database is
-   away: reports are counted without it.]
-7. Changed windows are published, if to anywhere. [A topic that is behind: likewise.]
+   database that is behind: the next process projects what it lacks. If the database is away,
+   reports are counted without it, and it is behind, too.]
+7. Changed windows are published to topics, if there are any. [A topic that is behind: the next
+   process publishes what it lacks.]
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from sotto.clocks import now_ms
 from sotto.errors import AggregationError, BrokerError
 from sotto.plan.registry import Registry, names_of
 
-#: Names that a checkpoint is called with in a commit that is projected, in order.
+#: The names that ``checkpoint`` is called with in a commit that is projected, in order.
 STEPS = (
     "intent.json written",
     "intent.json renamed",
@@ -65,18 +66,17 @@ STEPS = (
 
 @dataclass(eq=False, repr=False)
 class Driver:
-    """Commits to a state directory; to be made and used under its lock.
+    """Commits to a state directory; it is made and used under the directory's lock.
 
     ``registry``: all plans under which reports have been counted, and maybe more. ``candidates``:
-    strings to look for, by plan fingerprint and metric. ``results``: what is committed is projected
-    there. ``checkpoint``: called after every step of a commit; tests stop the process there.
-    ``publish``: each publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
-    :meth:`pipelines.storage.directory.StateDirectory.open`.
+    strings to look for, by plan fingerprint and metric. ``results``: the database into which each
+    commit is projected. ``checkpoint``: called after every step of a commit; tests kill the process
+    in it. ``publish``: functions that publish a commit. ``runner``: runs the jobs. ``elsewhere``:
+    as for :meth:`pipelines.storage.directory.StateDirectory.open`. ``counts_on``: whether to go on
+    counting while the database is away.
 
-    ``counts_on``: whether to count where the database is away.
-
-    ``manifest``: what is committed. ``unprojected``, ``unpublished``: why it could not be
-    projected or published, if so; then that is not tried again.
+    Attributes: ``manifest`` is what is committed. ``unprojected`` and ``unpublished`` say why a
+    commit could not be projected or published; it is then not tried again by this driver.
 
     Raises AggregationError if the directory cannot be used or a plan is missing, PlanError if a
     plan has another fingerprint than one of its name and version had before.
@@ -107,22 +107,25 @@ class Driver:
         return self.directory.intent(self.manifest)
 
     def own_interrupted(self, kind: str | None) -> Intent | None:
-        """Return what an interrupted command of a kind began; AggregationError if of another."""
+        """Return the intent of an interrupted command, if there is one.
+
+        Raises AggregationError if it is of another kind than ``kind``.
+        """
         found = self.interrupted()
         if found is not None and found.kind != kind:
             raise AggregationError("a run was interrupted: finish it first with sotto aggregate")
         return found
 
     def begin(self, intent: Intent) -> None:
-        """Make an intent durable; from here on a restart does the same."""
+        """Make an intent durable; from here on a restart takes the same input."""
         self.directory.write_intent(intent, self.checkpoint)
         self.checkpoint("begun")
 
     def commit(self, intent: Intent, source: Ranges | None) -> JobOutput:
-        """Do what an intent that has begun lists; ``source`` has its ranges.
+        """Take the input of an intent that has begun, and commit it; ``source`` has its ranges.
 
-        Raises AggregationError or BrokerError if it was not committed, and a restart does it
-        again; or if it was, and was not projected.
+        Raises AggregationError or BrokerError if nothing was committed (a restart takes the input
+        again), or if it was committed and could not be projected.
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
@@ -138,7 +141,7 @@ class Driver:
         return output
 
     def _taken(self, intent: Intent, source: Ranges | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
-        """Return where the reports of an intent are, and which ranges of it."""
+        """Return the source of an intent's reports, and the work items to read from it."""
         if intent.kind == "run":
             assert source is not None
             return source, intent.items
@@ -153,18 +156,18 @@ class Driver:
         return withheld, withheld.items
 
     def _run(self, job: Job, items: tuple[WorkItem, ...]) -> JobOutput:
-        """Run a job; whatever stops it becomes an :class:`AggregationError`."""
+        """Run a job; an unexpected error of it becomes an :class:`AggregationError`."""
         try:
             return run(job, items, self.runner)
         except (AggregationError, BrokerError):
             raise
         except Exception as error:
-            # Beam raises what a stage raised again, as the same or as another exception.
+            # Beam raises a stage's exception again, as the same or as another class.
             reason = self.runner.reason(error)
             raise AggregationError(f"the run was not committed: {reason}") from error
 
     def expire(self, now: int) -> None:
-        """Commit that quarantine whose retention is over by ``now``, ms, is removed."""
+        """Commit a generation that drops quarantine whose retention is over by ``now``, ms."""
         manifest = self.manifest
         self._advance(Intent(manifest.generation + 1, manifest.clock, ()), JobOutput(), now)
         self._project()
@@ -185,10 +188,11 @@ class Driver:
         self.checkpoint("collected")
 
     def publish_due(self, now: int | None = None) -> None:
-        """Commit what is to be published without new reports, if there is any.
+        """Commit a generation without new reports, if some page has something to publish.
 
-        That is of windows that are complete by ``now``, ms, or whose plan asks for another number
-        of reports than before. Finishing an interrupted commit does that.
+        Such pages have a window that becomes complete by ``now``, ms, or one whose plan asks for
+        another number of reports than before. While a commit is interrupted nothing is done, since
+        finishing it does the same.
         """
         began, manifest = time.monotonic(), self.manifest
         plans = [p for p in self.registry.plans if p.fingerprint_hex in manifest.plans]
@@ -201,9 +205,10 @@ class Driver:
         self._publish()
 
     def note(self, seconds: float | None = None, future: Mapping[str, int] | None = None) -> None:
-        """Leave a note for those who watch; ``seconds`` of a run that is finished now.
+        """Leave a note of how the run went, for exporter and pages.
 
-        ``future``: how many records from the future were taken, by partition.
+        ``seconds``: how long a run took that is finished now; None if none is. ``future``: how many
+        records from the future were taken, by partition.
         """
         generation, now = self.manifest.generation, now_ms()
         last = self._last or LastRun(generation, now)
@@ -220,7 +225,7 @@ class Driver:
         self._last = note
 
     def _project(self) -> None:
-        """Bring the database to what is committed, if it is behind and not away."""
+        """Bring the database to the committed generation, if it is behind and not away."""
         if self.unprojected:
             return
         try:
@@ -238,7 +243,7 @@ class Driver:
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
-        # The results may be of a copy of the state directory that went another way.
+        # If the digests differ, the results are of a copy of the directory that went another way.
         lineage = self.results.lineage(self.registry.collector)
         anew = since == 0 or lineage != manifest.digest(since)
         since = 0 if anew else since
@@ -251,7 +256,7 @@ class Driver:
         return CommittedGeneration(self.directory, self.manifest, self.registry, self.candidates)
 
     def _publish(self) -> None:
-        """Bring each topic to what is committed, whether or not the others can be reached."""
+        """Bring each topic to the committed generation, even if another cannot be reached."""
         if not self.publish or self.unpublished:
             return
         failed = []

@@ -1,8 +1,8 @@
-"""Takes forgotten pseudonyms out of what is committed: states, counts, quarantine.
+"""Takes forgotten pseudonyms out of the committed states, counts and quarantine.
 
-It is done in the driver's process, without a runner: a pseudonym is in one part of one budget
-period. Its files are an attempt's as those of a job are, and depend on nothing but what is
-committed and the intent: killed anywhere, it is done again.
+This is the job of an intent that forgets. It runs in the driver's process, without a runner, since
+a pseudonym is in one part of one budget period. It writes files of an attempt, as a job does, which
+depend only on what is committed and on the intent: after a crash it is done again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sotto.wire.decode import Reject
 
 
 def forget(job: Job, intent: Intent) -> JobOutput:
-    """Write what is left without the pseudonyms of an intent; return what was written.
+    """Write states, counts and quarantine without the pseudonyms of an intent; return the output.
 
     Raises AggregationError or FormatError if a committed file is missing or damaged.
     """
@@ -63,9 +63,10 @@ def forget(job: Job, intent: Intent) -> JobOutput:
 
 
 def _without(job: Job, entry: Quarantined, pseudonyms: Collection[bytes]) -> Iterator[Reject]:
-    """Yield a quarantine file's rejects without the bytes of pseudonyms, if there are any.
+    """Yield all rejects of a quarantine file that has messages of pseudonyms, without their bytes.
 
-    Numbers and reasons stay, and so do the places of all others in the file.
+    Numbers and reasons stay, and every reject keeps its place. Nothing is yielded of a file that
+    has no such message.
     """
     path = job.files.quarantine(entry)
     with files.committed(path):

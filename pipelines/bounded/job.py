@@ -9,16 +9,15 @@
                   └──► what was done ◄───────────────────────────┘   │
                           └──► together ─ WriteSummary ◄─────────────┘
 
-Everything that a stage leaves behind goes to files in the folder of the driver's attempt, each
-under a name that no other writer has, so that a part of the job may run again, or twice at the
-same time. Which of them count, and where, comes back as one file too, the summary
-(:class:`~pipelines.storage.output.JobOutput`); nothing passes through Python lists. The output of a
-part depends on its input alone, in whatever order that comes: any runner makes the same files. A
-failure that no attempt can mend, such as a damaged state, is in the summary too: as an exception,
-an engine would try it again and again.
+Every stage writes its output to files in the folder of the driver's attempt, each under a name that
+no other writer has, so that a part of the job may run again, or twice at the same time. The last
+stage writes one more file, the summary (:class:`~pipelines.storage.output.JobOutput`): it says
+which files count, and at which names. The output of a part depends on its input alone, in whatever
+order that comes, so any runner makes the same files. A failure that no retry can mend, such as a
+damaged state, is noted in the summary; if it were raised, an engine would retry it again and again.
 
-Work items, not reports, go into the graph. Reports cross it as packed blocks, and what is grouped
-is kept in memory: hence runs of bounded size.
+Work items, not reports, go into the graph. Reports cross it as packed blocks. Grouped blocks are
+kept in memory, and therefore runs have a bounded size.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
 
 _PAGE_KEY = struct.Struct("<q")
-#: Names of the outputs beside the main one: parts of files, keyed by the file, and of the summary.
+#: Names of the side outputs: parts of files, keyed by the file, and parts of the summary.
 _PARTS, _DONE = "parts", "done"
 _QUARANTINE, _PAGE = b"quarantine", b"page"
 #: Kind and name of the summary's file.
@@ -66,31 +65,31 @@ _ALONE = b""
 class _InProcess(NamedTuple):
     """The source of a job in this process, and its rows by number.
 
-    Its shuffle, which would copy packed rows four times, groups the numbers.
+    Beam then groups the numbers in place of packed rows, which it would copy four times.
     """
 
     source: Ranges
     rows: dict[bytes, Rows]
 
 
-#: By the jobs' attempts.
+#: The jobs in this process, by attempt.
 _HELD: dict[str, _InProcess] = {}
 _numbers = itertools.count()
-#: Seconds within which what workers have written is seen by the driver.
+#: Seconds within which the driver must see the files that workers have written.
 PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """Facts that the stages of one run need to know; crosses Beam pickled."""
+    """The facts that the stages of one run need; it crosses Beam pickled."""
 
-    source: Ranges  #: where the reports are
-    files: StateFiles  #: where its files are
+    source: Ranges  #: the source of the reports
+    files: StateFiles  #: the files of the state directory
     attempt: str  #: random name of the driver's attempt to make the generation
     plans: FixedPlans
-    manifest: Manifest  #: what is committed: the job goes on from there
-    parts: Parts  #: how periods are cut
-    trusted: int  #: up to which append time, ms, records are believed
+    manifest: Manifest  #: what is committed; the job goes on from it
+    parts: Parts  #: into how many parts periods are cut
+    trusted: int  #: the latest append time, ms, that is believed
     here: bool = False  #: whether all stages run in this process
 
     @classmethod
@@ -113,7 +112,7 @@ class Job:
 
     @property
     def registry(self) -> Registry:
-        """The plans, built once a process."""
+        """The registry of the plans, which is built once in each process."""
         return self.plans.registry()
 
     def range(self, name: str) -> Range:
@@ -122,7 +121,7 @@ class Job:
         return source.partition(name)
 
     def hold(self, rows: Rows) -> bytes:
-        """Return what rows are grouped as: packed, or a number that :meth:`step` can look up."""
+        """Return the form in which Beam groups rows: packed, or a number for :meth:`step`."""
         if not self.here:
             return rows.to_bytes()
         number = str(next(_numbers)).encode()
@@ -145,7 +144,7 @@ class Job:
             return counts.unpack_page(files.load(path, counts.KIND))
 
     def write(self, target: str, parts: Sequence[Buffer]) -> JobOutput:
-        """Write a file of the attempt; return at which name, ``target``, it counts."""
+        """Write a file of the attempt; the output says that it is to count at ``target``."""
         folder = self.files.attempt(self.attempt)
         name = f"{target.replace('/', '.')}.{_random_name()}"
         try:
@@ -157,7 +156,7 @@ class Job:
         return JobOutput(files={target: name})
 
     def write_page(self, page: int, changes: Iterable[tuple[WindowKey, Matrix]]) -> JobOutput:
-        """Write a page of counts to which changes are added."""
+        """Write a page of counts with changes added."""
         merged = counts.merge(self.page(page), changes, self.generation)
         content = files.with_checksum(counts.KIND, counts.pack_page(merged))
         written = self.write(f"counts/{page}.{self.generation}", content)
@@ -168,7 +167,7 @@ class Job:
         return self.write(f"quarantine/{name}", files.with_checksum(quarantine.KIND, packed))
 
     def output(self, patience: float = 0.0) -> JobOutput:
-        """Return what the job has written; wait ``patience`` seconds: NFS shows new names late."""
+        """Return the job's summary; wait up to ``patience`` seconds, since NFS shows files late."""
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:
             if time.monotonic() >= deadline:
@@ -182,7 +181,10 @@ class Job:
         return found
 
     def _summary(self, folder: AnyPath) -> JobOutput | None:
-        """Return a whole summary; there are several where the last stage ran twice, or died."""
+        """Return a whole summary, if there is one.
+
+        There are several files if the last stage ran twice, or died and ran again.
+        """
         for path in files.listed(folder):
             if path.name.startswith(f"{_SUMMARY}."):
                 with suppress(FormatError):
@@ -195,7 +197,7 @@ def _random_name() -> str:
 
 
 def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> JobOutput:
-    """Run the graph over work items; return what it has written, which is not in its place yet."""
+    """Run the graph over work items; return its output, whose files are still the attempt's."""
     files.make_folder(job.files.attempt(job.attempt))
     pipeline = runner.pipeline(f"sotto-aggregate-{job.generation}")
     job = replace(job, here=runner.in_process)
@@ -209,7 +211,7 @@ def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> JobOu
 
 
 def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, spread: bool) -> None:
-    """Lay the graph of a run into a pipeline; ``spread`` items over workers if there are some."""
+    """Add the graph of a run to a pipeline; ``spread``: whether to spread items over workers."""
     read = (
         pipeline
         | "Work items" >> beam.Create([tuple(item) for item in items], reshuffle=spread)
@@ -240,7 +242,7 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
 
 
 class _Stage(beam.DoFn):
-    """A stage that knows its job, and reports what has failed for good."""
+    """The base of stages: knows the job, and notes failures that no retry can mend."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -254,7 +256,7 @@ class _Stage(beam.DoFn):
             yield self.done(JobOutput(failed=str(error)))
 
     def work(self, element: Any) -> Iterator[Any]:
-        """Yield what comes of an element."""
+        """Yield the outputs of an element."""
         raise NotImplementedError
 
     def done(self, part: JobOutput) -> Any:
@@ -262,7 +264,7 @@ class _Stage(beam.DoFn):
         return beam.pvalue.TaggedOutput(_DONE, (_ALONE, part.to_json()))
 
     def rejected(self, rejects: list[Reject]) -> Iterator[Any]:
-        """Yield what the stage adds to the quarantine, and to its numbers in the summary."""
+        """Yield rejects as a part of the quarantine file, and their numbers for the summary."""
         if rejects:
             yield self.done(JobOutput(rejects=quarantine.numbers(rejects)))
             yield beam.pvalue.TaggedOutput(_PARTS, (_QUARANTINE, quarantine.pack(rejects)))
@@ -270,7 +272,7 @@ class _Stage(beam.DoFn):
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
 class Read(_Stage):
-    """Work item to packed blocks, keyed by period and part."""
+    """Reads a work item, and yields packed blocks keyed by period and part."""
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
@@ -285,7 +287,7 @@ class Read(_Stage):
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
 class CountBlocks(_Stage):
-    """All blocks of a part of a period to the changes of its windows; writes the new state."""
+    """Counts all blocks of a part of a period: writes its state, and yields changes of windows."""
 
     def work(self, element: Grouped) -> Iterator[Any]:
         key, blocks = element
@@ -308,7 +310,7 @@ def to_page(element: Keyed, period: int) -> Keyed:
 
 @beam.typehints.with_output_types(Keyed)
 class WriteFiles(_Stage):
-    """All parts of quarantine, or of a page of counts, to a file; reports what it has written."""
+    """Writes all parts of the quarantine, or of a page of counts, to one file."""
 
     def work(self, element: Grouped) -> Iterator[Keyed]:
         key, parts = element
@@ -326,7 +328,7 @@ class WriteFiles(_Stage):
 
 
 class WriteSummary(beam.DoFn):
-    """The work of all stages, to a file."""
+    """Writes the summary of all stages to a file."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -334,7 +336,7 @@ class WriteSummary(beam.DoFn):
     def process(self, element: Grouped) -> None:
         _, parts = element
         whole = JobOutput.sum(JobOutput.from_json(part) for part in parts)
-        # An attempt whose folder is gone has no driver any more: nobody needs the job. As an
-        # exception, an engine would try it again and again, on slots that others wait for.
+        # If the attempt's folder is gone, its driver is, and nothing needs the job any more. An
+        # exception would make an engine retry it again and again, on slots that other jobs need.
         with suppress(AggregationError):
             self.job.write(_SUMMARY, files.with_checksum(_SUMMARY.encode(), whole.to_json()))

@@ -1,8 +1,7 @@
-"""Aggregates a log, or topics, to the end: one bounded run after another, on one machine.
+"""Aggregates a log, or topics, to the end: one bounded run after another.
 
-Each run commits a generation (:mod:`pipelines.bounded.driver`). A process that is killed anywhere
-leaves the last commit; the next one goes on from there, first with what the interrupted run was to
-do.
+Each run commits a generation (:mod:`pipelines.bounded.driver`). A process that is killed at any
+moment leaves the last commit; the next process first finishes the interrupted run, and goes on.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from sotto.plan.compiled import CompiledPlan
 #: Numbers of glibc's ``malloc.h``.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _LARGEST = 2**31 - 1
-#: Bytes free at which a disk is full: SQLite may only say that a read or write has failed.
+#: A disk with fewer bytes free counts as full, since SQLite may only say that a write has failed.
 _LITTLE = 1 << 20
-#: Texts of the system and of SQLite where there is no room.
+#: Error texts of the system and of SQLite that mean a full disk.
 _FULL = (
     *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
     "database or disk is full",
 )
 
-#: Reports that one run takes at most, where memory is short and where it is not; and the bytes of
-#: memory that have to be free for the second.
+#: The most reports that one run takes, if memory is short and if it is not; and how many bytes of
+#: memory must be free for the second.
 MAX_REPORTS, MORE_REPORTS = 1_000_000, 4_000_000
 _AMPLE = 6 << 30
 
@@ -60,18 +59,18 @@ _AMPLE = 6 << 30
 class RunResult:
     """The result of aggregating a log."""
 
-    generation: int  #: the last one committed
-    runs: int = 0  #: how many were committed
-    size: int = 0  #: how much of the source was taken, in its unit
-    tally: Tally = field(default_factory=Tally)  #: what became of the reports
-    #: Rejected reports by reason; what could not be decoded counts as one.
+    generation: int  #: the last generation that was committed
+    runs: int = 0  #: how many runs were committed
+    size: int = 0  #: how much of the source was taken, in ``unit``
+    tally: Tally = field(default_factory=Tally)  #: the outcomes of the reports
+    #: Rejected reports by reason; a message that could not be decoded counts as one.
     rejects: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0  #: wall time
-    #: Records whose append time was ahead of this machine's clock, by partition; rejected.
+    #: How many records were rejected because they were ahead of this machine's clock, by partition.
     future: Mapping[str, int] = field(default_factory=dict)
-    unit: str = "bytes"  #: ``bytes`` of a log or ``messages`` of topics
-    as_of: int | None = None  #: what was appended later, ms, was left out
-    #: Why results could not be published, if so: all is committed, and the next run tries again.
+    unit: str = "bytes"  #: ``bytes`` of a log, ``messages`` of topics or requeued ``reports``
+    as_of: int | None = None  #: records appended after this time, ms, were left out
+    #: Why results could not be published, empty if they were; the next run tries again.
     unpublished: str = ""
 
     def plus(self, intent: Intent, written: JobOutput) -> RunResult:
@@ -86,7 +85,7 @@ class RunResult:
         )
 
     def lines(self) -> list[str]:
-        """Return what aggregating, or requeueing, came to, for people."""
+        """Return the result as lines for people."""
         tally = self.tally
         future = [
             f"warning: {number:,} records of partition {name} bear a time ahead of this machine's "
@@ -127,7 +126,7 @@ class RunResult:
         return [first, *(f"{number:>15,}  {what}" for what, number in numbers.items()), *future]
 
 
-#: Called with how much is taken, and how much will be at the end.
+#: A function that is called with how much is taken, and how much will be at the end.
 Progress = Callable[[int, int], None]
 
 
@@ -150,36 +149,61 @@ def aggregate(
     wait: float = 0.0,
     since: int | None = None,
 ) -> RunResult:
-    """Take all of a log up to its ends of now into state, counts and estimates.
+    """Take all of a log, up to its present end, into state, counts and estimates.
 
-    ``log``: the directory of an embedded log, or another source:
-    :class:`~pipelines.sources.kafka.KafkaTopics`. ``state_dir``: made if it does not exist. One run
-    at a time works on it. ``plans``: plans and versions of one collector whose reports the log may
-    hold, besides those that the state directory has. It keeps what is given once. ``database``: as
-    SQLAlchemy takes it; ``results.db`` in the state directory if not given. ``as_of``: take only
-    what was appended up to then, ms. ``max_reports``: at most so many a run; bounds memory. By
-    default as :func:`reports_that_fit` says. ``progress``: called before the first run and after
-    each with how much is taken, and how much will be. ``checkpoint``: called after every step of a
-    commit; tests stop the process there. ``candidates``: strings to look for, by plan fingerprint
-    and metric; kept like plans. ``publish``: each publishes what is committed:
-    :class:`~pipelines.sinks.kafka.EstimatesTopic`, :class:`~pipelines.sinks.kafka.QuarantineTopic`.
-    ``runner``: of the jobs: the embedded one, or that of any options of Beam's. ``elsewhere``:
-    folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it under
-    that name. Fixed when the state directory is made. ``since``: what was appended before, ms, is
-    left out of partitions that are new to the state directory. ``stop``: called after every run;
-    where it returns True no further run begins. ``clock``: returns the current time, ms. ``wait``:
-    seconds to wait for what else holds the directory.
+    Parameters
+    ----------
+    log : path or source
+        The directory of an embedded log, or another source, such as
+        :class:`~pipelines.sources.kafka.KafkaTopics`.
+    state_dir : path
+        Made if it does not exist. One run at a time works on it.
+    plans : sequence of CompiledPlan
+        Plans and versions of one collector whose reports the log may hold, besides those that the
+        state directory has. It keeps the plans that it is given.
+    database : str or sqlalchemy.URL, optional
+        By default ``results.db`` in the state directory.
+    as_of : int, optional
+        Take only records appended up to this time, ms.
+    max_reports : int, optional
+        The most reports of a run, which bounds memory; by default :func:`reports_that_fit`.
+    progress : callable
+        Called before the first run and after each, with how much is taken, and how much will be.
+    checkpoint : callable
+        Called after every step of a commit; tests kill the process in it.
+    candidates : mapping, optional
+        Strings to look for, by plan fingerprint and metric; kept like plans.
+    publish : sequence of callable
+        Publish each commit: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
+        :class:`~pipelines.sinks.kafka.QuarantineTopic`.
+    runner : Runner
+        Runs the jobs: the embedded one, or any that Beam's options name.
+    elsewhere : str, optional
+        Folder or URI for the files of jobs, if not ``state_dir``; all workers reach it under this
+        name. It is fixed when the state directory is made.
+    stop : callable
+        Called before every run; no further run begins once it returns True.
+    clock : callable
+        Returns the current time, ms.
+    wait : float
+        Seconds to wait while another process holds the directory.
+    since : int, optional
+        Leave out records appended before this time, ms, of partitions that are new to the state
+        directory.
 
-    A record that was appended more than the plans' grace after both now and ``as_of`` is rejected
-    as from the future.
-
-    Raises AggregationError if it cannot go on, or BrokerError if that is for a broker: the last
-    commit is intact, and another run goes on from there. PlanError if the plans are not of one
-    collector.
+    Raises
+    ------
+    AggregationError
+        It cannot go on. The last commit is intact, and another run goes on from it.
+    BrokerError
+        The same, because of a broker.
+    PlanError
+        The plans are not of one collector.
 
     Notes
     -----
-    The command is ``sotto aggregate``.
+    The command is ``sotto aggregate``. A record that was appended more than the plans' grace after
+    both now and ``as_of`` is rejected as from the future.
     """
     if max_reports is None:
         max_reports = reports_that_fit()
@@ -243,9 +267,10 @@ def opened(
     wait: float = 0.0,
     counts_on: bool = False,
 ) -> Iterator[tuple[Driver, Callable[[], float]]]:
-    """Hold what :func:`aggregate` is given; give its driver, and seconds since the start.
+    """Lock a state directory; yield its driver, and a function that returns the seconds since.
 
-    ``counts_on``: as of :class:`~pipelines.bounded.driver.Driver`.
+    An error in the block is noted as the failure of the last run. Parameters are as for
+    :func:`aggregate`; ``counts_on`` as for :class:`~pipelines.bounded.driver.Driver`.
     """
     began = time.monotonic()
     directory = StateDirectory(state_dir)
@@ -278,7 +303,7 @@ def opened(
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Return what an error, or one of its causes, is, for a note that has no text of it.
+    """Return the kind of an error or of one of its causes, for a note without its text.
 
     >>> problem_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).value
     'disk'
@@ -295,7 +320,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _finish(driver: Driver, source: BoundedSource, as_of: int | None) -> RunResult:
-    """Do what an interrupted run was to do, if one was."""
+    """Finish an interrupted run, if there is one."""
     result = RunResult(driver.manifest.generation)
     interrupted = driver.interrupted()
     if interrupted is None:
@@ -311,10 +336,10 @@ def _finish(driver: Driver, source: BoundedSource, as_of: int | None) -> RunResu
 
 
 def reports_that_fit() -> int:
-    """Return how many reports a run takes: fewer, larger jobs cost less, as memory allows.
+    """Return how many reports a run takes: as many as memory allows, since larger jobs cost less.
 
-    Four million where 6 GiB are free, of the machine and within the control group's limit, one
-    million elsewhere. Two million took 0.9 GB.
+    They are four million if 6 GiB are free, both on the machine and within the control group's
+    limit, else one million. Two million took 0.9 GB.
     """
     free = []
     with suppress(OSError, ValueError):
@@ -327,12 +352,12 @@ def reports_that_fit() -> int:
 
 
 def settle_memory() -> bool:
-    """Let this process keep memory that it frees; return whether its C library can, as glibc does.
+    """Let this process keep memory that it frees; return whether its C library can, as glibc can.
 
-    Every run needs the same large buffers as the one before. By default the C library gives them
-    back to the system and asks for fresh, zeroed pages the next time, which costs more than copying
-    reports into them does. The process stays as large as it ever was: a command decides that, no
-    library. All that is loaded stays as well, and collections of garbage pass over it.
+    Every run needs the same large buffers as the one before. By default the C library returns them
+    to the system and asks for fresh, zeroed pages the next time, which costs more than copying
+    reports into them. The process then stays as large as it ever was, so a command has to decide
+    this, and no library. Objects that are loaded now are also exempt from garbage collection.
     """
     gc.freeze()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

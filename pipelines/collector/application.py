@@ -30,18 +30,18 @@ from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
 from sotto.wire.format import HEADER, pseudonym_of
 
-#: All that the collector reads of a request's head; no other field reaches it.
+#: The header fields that reach the collector; it gets no others.
 HEADERS = frozenset(
     {
         *(b"authorization", b"content-length", b"content-type", b"if-none-match", b"origin"),
         *(b"access-control-request-method", b"access-control-request-headers"),
     }
 )
-#: Seconds after which a client may try again: the collector is overloaded, its disk or broker has
-#: failed, it does not know the plan.
+#: Seconds after which a client may try again if the collector is overloaded, if its disk or broker
+#: has failed, and if it does not know the plan.
 _BUSY, _FAILED, _UNKNOWN = 5, 60, 3600
 _WHO = "anybody"
-#: Bytes that a message holds at least of the room for those that wait.
+#: The fewest bytes that a message counts as, of the room for waiting requests.
 _MESSAGE_BYTES = 1024
 
 _logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def application(
     origins : sequence of str
         Web origins whose pages may send; ``*`` for all.
     warn : callable
-        Is called once for each place at which an error in the collector has come up.
+        Called once for each place in the code at which an unexpected error was raised.
     """
     bounds = limits or Limits()
     buckets: dict[str, TokenBucket] = {}
@@ -94,9 +94,9 @@ def application(
     room = Room(bounds.waiting_bytes, (bounds.connections + 1) // 2)
 
     def admit(request: Request) -> None:
-        """Refuse a request of another origin's page, without a key, or one too many."""
+        """Refuse a request of another origin's page, without a key, or beyond the rate."""
         origin = request.headers.get("origin")
-        # A proxy may hand on an empty one where there was none.
+        # A proxy may send an empty field if the client has sent none.
         if origin and "*" not in origins and origin not in origins:
             raise HTTPException(403, "pages of this origin may not send")
         app = _WHO
@@ -125,7 +125,7 @@ def application(
         description=__doc__,
         docs_url=None,
         redoc_url=None,
-        # To where, and whether with TLS, only a proxy before it knows.
+        # Only the proxy in front knows the server's name, and whether TLS is used.
         redirect_slashes=False,
         lifespan=lifespan,
         telemetry=NO_TELEMETRY,
@@ -189,7 +189,7 @@ def application(
         try:
             with room.share() as share:
                 messages = _split(await _body(request, bounds, share))
-                # Small ones cost more time and memory than their bytes say.
+                # Small messages cost more time and memory than their bytes.
                 share.grow(sum(max(0, _MESSAGE_BYTES - len(each)) for each in messages))
                 await commits.write(_checked(messages, plans().fingerprints))
         except OverloadError:
@@ -233,7 +233,7 @@ async def _body(request: Request, limits: Limits, share: Share) -> bytes:
         async with asyncio.timeout(limits.body_seconds) as deadline:
 
             def give_way() -> None:
-                # The wait for the rest of the body ends, unless its time has just run out.
+                # Stop waiting for the rest of the body; a RuntimeError says that its time is over.
                 with suppress(RuntimeError):
                     deadline.reschedule(0)
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pipelines.collector.stores import MessageStore
 from sotto.errors import PublishError
 
-#: Seconds.
+#: Seconds that a group is open.
 HOLD = 0.01
 #: Seconds after a failure of the store within which messages are refused without trying it.
 PAUSE = 1.0
@@ -44,9 +44,9 @@ class GroupCommit:
     hold : float
         Seconds for which a group is open at least.
     warn : callable
-        Is called when the store begins to fail, and when it works again.
+        Called when the store begins to fail, and when it works again.
     pause : float
-        Seconds for which nothing is tried after a failure: whoever comes is refused at once.
+        Seconds after a failure in which requests are refused without trying the store.
     """
 
     store: MessageStore
@@ -55,7 +55,7 @@ class GroupCommit:
     pause: float = PAUSE
 
     def __post_init__(self) -> None:
-        #: Why the last group was not written.
+        #: Why the last group was not written; None if it was.
         self._failure: str | None = None
         self._resume = 0.0
         self._waiting: list[_Request] = []
@@ -72,8 +72,8 @@ class GroupCommit:
         Raises
         ------
         PublishError
-            The store has failed, just now or a moment ago, or is closed; these may be written or
-            not.
+            The store has failed, just now or within ``pause``, or is closed. The messages may have
+            been written or not.
         """
         loop = asyncio.get_running_loop()
         if self._closing.is_set():
@@ -90,7 +90,7 @@ class GroupCommit:
         await request.done
 
     async def close(self) -> None:
-        """Write what waits, refuse what comes, and close the store."""
+        """Refuse further messages, write those that wait, and close the store."""
         self._closing.set()
         self._arrived.set()
         if self._task is not None:
@@ -102,7 +102,7 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         while not self._closing.is_set() or self._waiting:
             await self._arrived.wait()
-            # While a group was written the next one was open already.
+            # The next group has been open since its first message, also while one was written.
             with suppress(TimeoutError):
                 left = self._opened + self.hold - loop.time()
                 await asyncio.wait_for(self._closing.wait(), max(0.0, left))
@@ -125,13 +125,13 @@ class GroupCommit:
         before, self._failure = self._failure, failure
         self._resume = loop.time() + self.pause
         for request in group:
-            # One whose client has gone is cancelled.
+            # The future of a client that has gone is cancelled.
             with suppress(asyncio.InvalidStateError):
                 if failure is None:
                     request.done.set_result(None)
                 else:
                     request.done.set_exception(PublishError(failure))
-        # The disk of the note may be full as well.
+        # A warning may go to a disk that is full as well.
         with suppress(OSError):
             if failure is None and before is not None:
                 self.warn("messages are taken again")

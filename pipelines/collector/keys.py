@@ -1,8 +1,8 @@
-"""App keys: they say which app a request is from, and never which person.
+"""App keys, which say which app a request is from, and never which person.
 
-All installations of an app send the same key, so that it is no secret; it lets the operator limit
-one app without the others, and end a key that is abused. The file holds hashes of keys alone, and
-is read again when it changes: a new key is added, shipped, and the old one removed later.
+All installations of an app send the same key, so it is no secret. It lets the operator limit one
+app without the others, and remove a key that is abused. The file has only hashes of keys, and is
+read again when it changes: to replace a key, add a new one, ship it, and remove the old one later.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class AppKeys:
     ----------
     path : Path
     warn : callable
-        Is called once for each reason why the file cannot be read any more.
+        Called once for each reason why the file cannot be read any more.
 
     Raises
     ------
     ParameterError
-        There is no such file, or it is not one of keys.
+        There is no such file, or it is no file of keys.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None] = _logger.warning) -> None:
@@ -59,12 +59,12 @@ class AppKeys:
         self._apps = _by_digest(path)
 
     def app_of(self, key: str) -> str | None:
-        """Return the app that a key belongs to, None if none does."""
-        # The time of a look-up says something about hashes at most, never about keys.
+        """Return the app that a key belongs to; None if it is no app's."""
+        # The time of a look-up depends on hashes of keys, and so reveals nothing about keys.
         return self._apps.get(_digest(key))
 
     def reload(self) -> None:
-        """Read the file again if it has changed; keep the keys there were if it is damaged."""
+        """Read the file again if it has changed; keep the present keys if it is damaged."""
         try:
             stamp = stamp_of(self._path)
             if stamp != self._stamp:
@@ -82,7 +82,7 @@ def new_key(path: Path, app: str) -> str:
     Raises
     ------
     ParameterError
-        The name is no app's, or the file cannot be used.
+        The name cannot be an app's, or the file cannot be used.
     """
     if not _APP.fullmatch(app):
         raise ParameterError(
@@ -133,10 +133,10 @@ def _by_digest(path: Path) -> dict[str, str]:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[_KeysFile]:
-    """Return what is in the file, if there is one, and write it back unless the block raises.
+    """Yield the content of the file, if there is one, and write it back unless the block raises.
 
-    One process does so at a time. Whoever reads finds the old content or the new one, also after a
-    loss of power. A new file is its owner's alone.
+    One process at a time does so. Readers find the old content or the new one, also after a loss of
+    power. A new file can be read by its owner only.
     """
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -22,19 +22,19 @@ class Limits:
     Attributes
     ----------
     body_bytes : int
-        Of a request.
+        The bytes of a request's body.
     body_seconds : float
-        Within which a request must have arrived.
+        The seconds within which a request must have arrived.
     requests_per_second : float
-        Of one app, on average.
+        The requests of one app, on average.
     burst : int
-        Requests of one app that may come at once.
+        The requests of one app that may come at once.
     connections : int
-        Open at one time; further ones are answered with 503. Bodies may be arriving over half of
-        them: one more has the oldest refused with 503.
+        The connections that are open at one time; further ones are answered with 503. Bodies may be
+        arriving over half of them; if one more begins, the oldest is refused with 503.
     waiting_bytes : int
-        Of the bodies of all requests that are not answered yet, where each message counts as a
-        kilobyte at least; further ones are refused with 503.
+        The bytes of the bodies of all requests that are not answered yet, each message counting as
+        a kilobyte at least; further requests are refused with 503.
     """
 
     body_bytes: int = 4 << 20
@@ -80,9 +80,9 @@ class TokenBucket:
 class Room:
     """The bytes that all requests may hold together.
 
-    The largest of the bodies that are still arriving gives way, when it is full, to a request that
-    holds less. The oldest of them gives way to a new one beyond ``bodies``. So slow senders lock
-    nobody out, neither by large bodies nor by many.
+    If the room is full, the largest body that is still arriving gives way to a request that holds
+    less. If more than ``bodies`` bodies are arriving, the oldest gives way. So slow senders cannot
+    lock others out, neither by large bodies nor by many.
 
     Examples
     --------
@@ -108,15 +108,15 @@ class Room:
         self._most = most
         self.bodies = bodies
         self.held = 0
-        #: The oldest first.
+        #: The shares whose bodies are still arriving, the oldest first.
         self.arriving: dict[Share, None] = {}
 
     def share(self) -> Share:
-        """Return what one request holds of it: nothing yet, and its body is still arriving."""
+        """Return the share of a new request, which holds nothing yet."""
         return Share(self)
 
     def take(self, share: Share, size: int) -> None:
-        """Hold so many bytes more; OverloadError if there are not as many."""
+        """Take ``size`` bytes for a share; OverloadError if there are not as many."""
         while self.held + size > self._most:
             largest = max(self.arriving, key=lambda each: each.size, default=share)
             if largest.size <= share.size + size:
@@ -126,7 +126,7 @@ class Room:
 
 
 class Share:
-    """The share of one request; given back when its block ends."""
+    """The bytes that one request holds of the room; they are given back when its block ends."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -135,14 +135,14 @@ class Share:
         self.on_eviction: Callable[[], None] = lambda: None
 
     def grow(self, size: int) -> None:
-        """Hold so many bytes more; OverloadError if there are not as many, or it gave way."""
+        """Take ``size`` more bytes; OverloadError if there are too few, or the share gave way."""
         if self.evicted:
             raise OverloadError("others need the room")
         self._room.take(self, size)
         self.size += size
 
     def whole(self) -> None:
-        """Hold what it has until the end: the body has arrived."""
+        """Note that the body has arrived: the share gives way to no other any more."""
         self._room.arriving.pop(self, None)
 
     def evict(self) -> None:

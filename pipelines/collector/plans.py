@@ -14,14 +14,14 @@ from sotto.plan.registry import Registry
 
 
 class ServedPlans:
-    """The plans of one collector, and the document that is served of them.
+    """The plans of one collector, and the document in which they are served.
 
     Attributes
     ----------
     collector : str
     plans : sequence of CompiledPlan
     fingerprints : set of bytes
-        Of the plans whose messages are taken.
+        The fingerprints of the plans whose messages are taken.
     body : bytes
         ``{"plans": [...]}``, each as the bytes that ``sotto plan compile`` writes.
     etag : str
@@ -44,18 +44,18 @@ class ServedPlans:
 
 
 class PlanFiles:
-    """The plans of files and of a folder; what is put into the folder needs no restart.
+    """The plans of files and of a folder, to which plans can be added without a restart.
 
-    A file of the folder that cannot be used is left out, with one warning for each reason. Once
-    known, a plan stays until the process ends, since devices still send what they recorded. One
-    that has ended, or ends soon, is taken with a warning, since devices may have a later date. If a
-    file changes in nothing but what the fingerprint leaves out, such as ``expires``, the new
+    A file of the folder that cannot be used is left out, with one warning for each reason. A plan
+    that is known stays so until the process ends, since devices still send what they recorded. A
+    plan that has ended, or ends soon, is taken with a warning, since devices may have a later date.
+    If a file changes only in fields that the fingerprint leaves out, such as ``expires``, the new
     document is served.
 
     Attributes
     ----------
-    known : Plans
-        Those that are known now.
+    known : ServedPlans
+        The plans that are known now.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class PlanFiles:
         self._warn = warn
         self._folder = None if folder is None else PlanFileFolder(folder, warn)
         self._plans: dict[bytes, CompiledPlan] = {}
-        #: Files of the folder, by fingerprint.
+        #: The file of the folder that a plan is from, by fingerprint.
         self._sources: dict[bytes, Path] = {}
         self.known: ServedPlans
         if files:
@@ -88,7 +88,7 @@ class PlanFiles:
             self._warn(ending)
 
     def reload(self) -> None:
-        """Take what is new in the folder."""
+        """Take the plans of files in the folder that are new or have changed."""
         if self._folder is not None:
             self._folder.take(self._take, changed_only=True)
 
@@ -98,8 +98,7 @@ class PlanFiles:
         source = self._sources.get(plan.fingerprint)
         if source is not None and (source == path or not source.exists()):
             del plans[plan.fingerprint]
-        # Two documents of one fingerprint, of which neither has taken the other's place, are an
-        # error.
+        # Registry refuses two documents of one fingerprint that are in two files.
         self.known = ServedPlans([*plans.values(), plan])
         self._plans = plans | {plan.fingerprint: plan}
         self._sources[plan.fingerprint] = path

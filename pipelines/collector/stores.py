@@ -1,8 +1,8 @@
 """Stores to which the collector writes messages: the embedded log, or a Kafka topic.
 
-A store has one method, ``write``, which returns once all the messages that it is given are
-durable, and raises PublishError otherwise: then some may be there and others not, and the devices
-send all of them again, as the same bytes, which are counted once.
+``MessageStore.write`` returns once all the messages that it is given are durable, and raises
+PublishError otherwise. In that case some messages may have been written; the devices send all of
+them again, as the same bytes, which are counted once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 #: The log's partition to which a collector of that name writes.
 PARTITION = "collector"
-#: Messages for one Kafka partition go together up to this.
+#: The most bytes of messages for one Kafka partition that are sent together.
 _BATCH_BYTES = 256 << 10
-#: A record's own time in Kafka: none. Brokers note when they append it.
+#: The producer's time of a record in Kafka, which is not used: brokers note the append time.
 _NO_TIME = 0
 _DAY = 86_400_000
-#: Milliseconds to which append times are truncated: messages of one slice of time differ in nothing
-#: but their order, which is random within a group.
+#: Append times are truncated to multiples of this, ms: messages of one slice of time can only be
+#: told apart by their order, which is random within a group.
 _GRANULARITY = 1000
-#: Seconds within which a group of messages is acknowledged by the brokers, or has failed.
+#: Seconds within which the brokers must acknowledge a group of messages.
 _TIMEOUT = 10.0
 
 _logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class MessageStore(Protocol):
         Raises
         ------
         PublishError
-            Not all of them are.
+            Not all messages are durable.
         """
         ...
 
@@ -67,13 +67,13 @@ class LogStore:
     directory : path
         The log.
     name : str
-        The partition's. Two collectors that write to one log have two names.
+        The name of the partition. Two collectors that write to one log need two names.
     clock, steady : callable
-        Return milliseconds: since the epoch, and of a clock that nobody sets. While the first has
-        leapt against the second nothing is written: a record that bears a wrong time does not
+        Return milliseconds: since the epoch, and of a clock that is never set. If the first has
+        leapt against the second, nothing is written, since a record with a wrong time does not
         count.
     warn : callable
-        Is called if the last record bears a time ahead of the clock.
+        Called if the time of the last record is ahead of the clock.
 
     Raises
     ------
@@ -99,8 +99,8 @@ class LogStore:
                 "clock: what is written now counts, unless this clock is wrong"
             )
         self._clock = CheckedClock(clock, steady, last)
-        #: Whether the next segment must be a new one: the system has failed at forcing the last one
-        #: to disk, or another day has begun, so that segments can be removed by age.
+        #: Whether to begin a new segment: because the last one could not be forced to disk, or
+        #: because another day has begun, so that segments can be removed by age.
         self._anew = False
         begun = None if not found else first_append(found[-1])
         self._day = (clock() if begun is None else begun) // _DAY
@@ -120,14 +120,14 @@ class LogStore:
                 self._writer.append(message, append_time)
             self._writer.sync()
         except PublishError:
-            # Messages of them that were written stay; the devices send all of them again.
+            # Messages that were written stay; the devices send all of them again.
             if not self._writer.usable:
                 self._anew = True
                 self.close()
             raise
 
     def close(self) -> None:
-        """Let the partition go."""
+        """Close the partition's writer; the next write opens it again."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(PublishError):
@@ -178,7 +178,7 @@ class KafkaStore:
             self.close()
             raise PublishError(f"the brokers took no messages ({type(error).__name__})") from None
         except BaseException:
-            # Nobody knows in which state it is.
+            # The producer's state is not known.
             self.close()
             raise
 

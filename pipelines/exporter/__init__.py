@@ -1,7 +1,8 @@
-"""The job's health for Prometheus, read from what the job has left, without touching the job.
+"""The health of jobs for Prometheus (``sotto exporter``), read from their files, databases and
+topics, without touching a job.
 
-Each source may be missing, damaged or in the middle of a commit without the others or the exporter
-failing. Samples of the metrics of :mod:`pipelines.exporter.catalogue` are made when Prometheus
+A source may be missing, damaged or in the middle of a commit: the exporter and the other sources
+go on. Samples of the metrics of :mod:`pipelines.exporter.catalogue` are made when Prometheus
 scrapes, within a deadline (:mod:`pipelines.exporter.health`).
 
 Privacy: labels are names of plans, metrics, reasons and periods, what the plan itself lists (its

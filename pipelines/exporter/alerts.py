@@ -1,4 +1,4 @@
-"""Kept alerts on estimates, for Prometheus."""
+"""Exposes the alerts on estimates that ``sotto alerts`` and ``sotto serve`` keep in files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.families import Samples
 from sotto.errors import SottoError
 
-#: Alerts of a file that are exposed: so many of the newest ones, up to this age.
+#: At most so many alerts of a file, the newest, are exposed, up to this age.
 MOST_ALERTS, AGE = 100, timedelta(days=30)
 
 _MOVED = "sotto_estimate_moved"
@@ -33,11 +33,11 @@ class KeptAlerts(Collector):
         self._paths = paths
 
     def describe(self) -> list[Metric]:
-        """Name no metric: that would take reading a file."""
+        """Return no metric, since naming them would take reading the files."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Read the files; one that cannot be read was evaluated at 0, so that this is noticed."""
+        """Read the files; one that cannot be read has the time 0, so that an alert notices it."""
         samples = Samples()
         now = datetime.now(UTC)
         for path in self._paths:
@@ -51,7 +51,7 @@ class KeptAlerts(Collector):
                 samples.collector = collector
                 samples.add("sotto_alerts_evaluated_timestamp_seconds", evaluated, path)
                 samples.add("sotto_alerts_undelivered", kept.undelivered(collector), path)
-            # The newest of several about one figure and direction.
+            # The newest of several alerts about one figure and direction is exposed.
             newest = {
                 tuple(getattr(alert, name) for name in _LABELS): alert
                 for alert in kept.alerts[-MOST_ALERTS:]

@@ -1,7 +1,7 @@
 """When the newest record of each partition of a topic came, and which partition has gone silent.
 
-Topics alone have it: devices are spread over their partitions by a hash. An embedded log has a
-partition for each writer, which ends as it likes, and whose times nobody is to see.
+This is known for topics only: a hash spreads devices over their partitions. An embedded log has a
+partition for each writer; a writer may end at any time, and its times are not shown.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pipelines.sources.kafka import PartitionName
 from pipelines.sources.kafka_reader import PartitionId, Reader
 from sotto.kafka.brokers import Broker
 
-#: A partition is silent when none of its records is of the last ten minutes of its topic, ms ...
+#: A partition is silent if it has no record of the last ten minutes of its topic, ms, ...
 PAUSE = 600_000
-#: ... and since its newest one the other partitions have got so many, on average. If no device
-#: sends more than 40 of them, 25 devices are expected in it; chance leaves it empty with
-#: probability exp(-25), which is 1.4e-11.
+#: ... and the other partitions have got so many records each, on average, since its newest one. If
+#: no device sends more than 40 of them, 25 devices are expected in the partition; chance leaves it
+#: empty with probability exp(-25), which is 1.4e-11.
 RECORDS = 1000
-#: Offsets from the end within which the newest record is looked for: transactions leave gaps.
+#: How far from the end the newest record is looked for, in offsets: transactions leave gaps.
 _BACK = (20, 10_000)
 
 
@@ -66,7 +66,7 @@ class ArrivalTimes:
             if last - (time or 0) >= PAUSE:
                 others = [each.partition for each in names if each != name]
                 since = reader.offsets_at(others, (time or 0) + 1)
-                # None where nothing has come since.
+                # An offset is None if nothing has come since.
                 came = sum(
                     bounds[at][1] - start for at, start in since.items() if start is not None
                 )

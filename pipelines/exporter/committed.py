@@ -1,4 +1,4 @@
-"""The committed part of a state directory, read without its lock, also during a run."""
+"""The figures of a state directory that are exposed, read without its lock, also during a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Committed:
     """Figures of a state directory."""
 
     manifest: Manifest
-    begun: int | None  #: when a run on top of it began that is not finished, ms of the wall clock
+    begun: int | None  #: when the unfinished run on top of it began, ms of the wall clock
     last: LastRun | None
     size: Mapping[str, int]  #: bytes by folder
     rejected: Mapping[str, int]  #: all reports that were rejected, by reason

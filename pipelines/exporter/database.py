@@ -14,14 +14,14 @@ from mechanisms.estimators.poisoning import KINDS
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import Alarm, Budget, EstimateRecord, Health, MetricKey, Window
 
-#: Series that an estimate makes: its value, standard error and two ends.
+#: How many series an estimate makes: its value, standard error and two ends.
 SERIES = 4
 
 
 class NewestWindow(NamedTuple):
-    """The newest complete window of a metric; the newest one where none is complete."""
+    """The newest windows of a metric."""
 
-    window: Window
+    window: Window  #: the newest complete one; the newest one if none is complete
     last: Window  #: the newest one, complete or not
 
 
@@ -36,8 +36,8 @@ class Projected:
     omitted: int  #: estimates beyond the limit
     #: Metric and kind of alarm to the number of windows with it, of the newest two.
     alarms: Mapping[tuple[MetricKey, str], int]
-    #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
-    #: since, where that is known.
+    #: How many reports were rejected, by reason, and how many of these were requeued since, if that
+    #: is known.
     rejected: Mapping[str, int]
     requeued: Mapping[str, int]
     periods: Sequence[Budget]  #: oldest first
@@ -47,7 +47,10 @@ class Projected:
 
 
 class WatchedResults:
-    """A database of results that is only read, with so many series of estimates at most."""
+    """A database of results, read again only if it has changed.
+
+    ``max_series``: the most series of estimates of a collector.
+    """
 
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
         self._reader = ResultsReader(url, kept=0)
@@ -56,7 +59,7 @@ class WatchedResults:
         self._lock = threading.Lock()
 
     def read(self) -> Mapping[str, Projected]:
-        """Return a reading by collector; what has not changed since the last is not read again."""
+        """Return a reading of each collector; unchanged results are not read again."""
         with self._lock:
             self._last = self._reader.at_once(self._read)
             return self._last
@@ -75,7 +78,7 @@ class WatchedResults:
 
 
 def _projected(reader: ResultsReader, health: Health, most: int) -> Projected:
-    """Return what a database has of a collector."""
+    """Return the reading of a collector's results."""
     ours = Chosen(collector=health.collector, segment="")
     levels, windows = _windows(reader.windows(ours))
     estimates, omitted = reader.latest(health.collector, most)

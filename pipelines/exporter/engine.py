@@ -1,7 +1,7 @@
 """Flink's figures of a streaming job: checkpoints, restarts, load, time and memory.
 
-Asked at the job manager's REST interface: Flink's own reporter for Prometheus would open a port on
-all addresses, and give a thousand series.
+The figures come from the job manager's REST interface. Flink's own reporter for Prometheus would
+open a port on all addresses, and expose a thousand series.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pipelines.flink import JOB_PREFIX, WORKER_BYTES
 from pipelines.flink.rest import FlinkError, JobManager, JobStatus
 from pipelines.results.database import UnreadableError
 
-#: The stage whose time is the pipeline's: those before it have no elements with times.
+#: The stage whose watermark is taken for the pipeline's: elements before it have no times.
 _COUNTING = "Count reports"
 _READING = "Decode reports"
-#: A watermark before this one, ms, is none.
+#: A watermark before this time, ms, means that there is none yet.
 _NEVER = -(2**62)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A reading of the engine; None for what it does not say, or not yet."""
+    """A reading of the engine; a figure is None if the engine does not have it (yet)."""
 
     running: bool  #: whether every task runs
     restarts: float | None = None
@@ -51,8 +51,8 @@ class WatchedEngine:
     def read(self, job: str | None) -> Engine:
         """Return a reading of a job, given the name that its documents carry.
 
-        While that is not known, of the newest job that a pipeline of ours has. UnreadableError if
-        nothing answers.
+        If the name is not known yet, the newest job of a pipeline of Sotto's is read. Raises
+        UnreadableError if nothing answers.
         """
         try:
             return self._read(job)
@@ -120,7 +120,7 @@ class WatchedEngine:
         return {"heap": _most(full)}
 
     def _values(self, path: str, names: Sequence[str], key: str = "value") -> dict[str, float]:
-        """Return metrics by name; none at all where Flink lacks one of them, or just began."""
+        """Return metrics by name; an empty dict if Flink lacks one of them, or has just begun."""
         return _values(self._manager.ask(f"{path}?get={','.join(map(quote, names))}"), key)
 
 

@@ -1,4 +1,4 @@
-"""Samples of the catalogue's metrics, made from snapshots of the sources of jobs."""
+"""Makes samples of the catalogue's metrics from snapshots of the sources of jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines.storage.directory import Problem
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
-#: The newest budget periods that are exposed; older ones vanish from the exposition.
+#: How many of the newest budget periods are exposed.
 PERIODS_EXPOSED = 8
 T = TypeVar("T")
 
@@ -34,16 +34,16 @@ _MICRO, _MILLI = 1e6, 1e3
 class Snapshot:
     """Readings of a job's sources at one time; None for sources that were not configured."""
 
-    #: The collector whose job it is; as long as that is not known, its state directory or topics.
+    #: The job's collector; its state directory or topic as long as that is not known.
     collector: str
-    at: int  #: when they were read, ms of the wall clock
-    seconds: float  #: how long it took
+    at: int  #: when the sources were read, ms of the wall clock
+    seconds: float  #: how long reading took
     state: Reading[Committed] | None = None
     database: Reading[Projected] | None = None
     log: Reading[Lag] | None = None
     documents: Reading[Documents] | None = None
     engine: Reading[Engine] | None = None
-    registry: Registry | None = None  #: the plans, where no state directory has them
+    registry: Registry | None = None  #: the plans, if there is no state directory that has them
 
     @property
     def readings(self) -> dict[str, Reading[Any]]:
@@ -51,14 +51,14 @@ class Snapshot:
 
 
 class Samples:
-    """Collects samples; only metrics of the catalogue, with exactly its labels, are taken."""
+    """Collects samples, of metrics of the catalogue only and with exactly its labels."""
 
     def __init__(self) -> None:
-        self.collector = ""  #: whose samples are added next
+        self.collector = ""  #: the label ``collector`` of the samples that are added next
         self._found: dict[str, list[tuple[tuple[str, ...], float]]] = {}
 
     def add(self, name: str, value: float | None, *labels: object) -> None:
-        """Take a sample; none where the value is None."""
+        """Add a sample, unless its value is None."""
         assert len(labels) == len(CATALOGUE[name].labels)
         if value is not None:
             whose = (self.collector, *map(str, labels))
@@ -78,8 +78,8 @@ class Samples:
 class Exposed(NamedTuple):
     """The exposed figures of a job."""
 
-    collector: str  #: the label
-    exceeded: int  #: scrapes that were answered with an older snapshot, or none
+    collector: str  #: the label ``collector``
+    exceeded: int  #: how many scrapes were answered with an older snapshot, or none
     snapshot: Snapshot | None  #: None before the first
 
 
@@ -109,7 +109,7 @@ def _value(reading: Reading[T] | None) -> T | None:
 
 
 def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
-    """Add what state directory and database say."""
+    """Add the samples that come from state directory and database."""
     state, database = _value(snapshot.state), _value(snapshot.database)
     if state is not None:
         _state(samples, state, now)
@@ -124,7 +124,7 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
     registry = state.registry if state else snapshot.registry
     if registry is not None:
         _plans(samples, registry)
-    # The committed state is ahead of what is projected, if anything.
+    # The committed state may be ahead of the database, never behind it.
     newest = state or database
     if newest is None:
         return
@@ -135,7 +135,7 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
     for reason in Reason:
         rows = newest.rejected.get(reason.label, 0)
         samples.add("sotto_reports_rejected_total", rows, reason.label)
-    # A streaming job does not know it.
+    # A streaming job does not know how many reports were requeued.
     again = newest.manifest.requeued if isinstance(newest, Committed) else newest.requeued
     none = 0 if state or again else None
     for reason in CURABLE:
@@ -144,7 +144,7 @@ def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
 
 
 def _streams(samples: Samples, snapshot: Snapshot, now: int) -> None:
-    """Add what the log or topics, and the topic of estimates, say."""
+    """Add the samples that come from the log or topics, and from the topic of estimates."""
     lag, documents = _value(snapshot.log), _value(snapshot.documents)
     if lag is not None:
         samples.add("sotto_lag_bytes", lag.size)
@@ -210,7 +210,7 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
 
 
 def _stream_health(samples: Samples, health: Health) -> None:
-    """Add a streaming job's health, under the names that aggregation runs have for it."""
+    """Add a streaming job's health, under the names of the metrics of aggregation runs."""
     number = health.numbers.get
     samples.add("sotto_reports_read_total", number("reports"))
     samples.add("sotto_reports_duplicates_total", number("duplicates"))

@@ -1,4 +1,8 @@
-"""The collector: reads when it is scraped, not more often than need be, and answers in time."""
+"""The collector for prometheus-client: reads sources when it is scraped, and answers in time.
+
+Each job has *readers* that make snapshots of its sources. A :class:`Watch` runs them in a thread,
+so that a scrape need not wait for a slow broker: it is answered with the last readings.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
-#: Given the last readings, yields the next ones, and maybe others that lead to them.
+#: Yields readings of jobs, given the last ones; each that follows has more sources read.
 Readers: TypeAlias = Callable[[Sequence[Snapshot]], Iterable[Sequence[Snapshot]]]
 
 _LOG = logging.getLogger(__name__)
@@ -50,13 +54,13 @@ class RunReaders:
 
     state: Path
     database: WatchedResults
-    log: Watched | None = None  #: what the runs take, if it is to be watched
-    #: Whether the database has the results of other state directories too.
+    log: Watched | None = None  #: the log or topics that the runs read, if they are watched
+    #: Whether the database also has the results of other state directories.
     shared: bool = False
     _collector: str | None = None
 
     def readings(self, before: Sequence[Snapshot] = ()) -> Iterator[Sequence[Snapshot]]:
-        """Read all sources; yield what is known before the broker has answered, and after."""
+        """Read all sources; yield what is known before the broker answers, and then all."""
         began, at = time.monotonic(), now_ms()
         state = read(lambda: committed(self.state))
         results = read(self.database.read)
@@ -84,7 +88,7 @@ class WatchedJob(NamedTuple):
 
 @dataclass
 class StreamReaders:
-    """Reads a database that sinks write, and what the topics of some of its jobs are beyond it."""
+    """Reads a database that sinks write, the topics of some of its jobs, and their engine."""
 
     database: WatchedResults
     streams: Sequence[WatchedJob] = ()
@@ -93,7 +97,7 @@ class StreamReaders:
     _topics: dict[str, str] = field(default_factory=dict)  #: collector to topic, as last known
 
     def readings(self, before: Sequence[Snapshot] = ()) -> Iterator[Sequence[Snapshot]]:
-        """Read all sources; yield what is known before the broker has answered, and after."""
+        """Read all sources; yield what is known before the broker answers, and then all."""
         began, at = time.monotonic(), now_ms()
         results = read(self.database.read)
         if results.value is not None:
@@ -133,7 +137,7 @@ class StreamReaders:
         yield [replace(each, seconds=seconds) for each in known.values()]
 
     def _collector_of(self, stream: WatchedJob) -> str:
-        """Return whose a stream is; as long as neither results nor plans say so, its topic."""
+        """Return the collector of a stream; its topic as long as results and plans do not tell."""
         for known in (self._topics, self.registries):
             if len(self.streams) == len(known) == 1 and len(self._topics) < 2:
                 return next(iter(known))
@@ -153,9 +157,10 @@ def _of(results: Reading[Mapping[str, Projected]], collector: str) -> Reading[Pr
 
 @dataclass(eq=False, repr=False)
 class Watch:
-    """The readings of one set of sources, made one at a time in a thread of their own.
+    """The readings of one set of sources, made one after another in a thread.
 
-    ``name``: what stands for the collector before the first reading.
+    ``name``: the label ``collector`` before the first reading. ``fresh``: a reading answers scrapes
+    for so long, s.
     """
 
     name: str
@@ -170,7 +175,10 @@ class Watch:
         self._exceeded = 0
 
     def begin(self) -> threading.Event | None:
-        """Return what the end of a reading sets; None while the last one is fresh."""
+        """Begin a reading unless one is under way; return an event that is set at its end.
+
+        Returns None if the last reading is fresh.
+        """
         with self._lock:
             if self._under_way is not None:
                 return self._under_way
@@ -181,13 +189,13 @@ class Watch:
         return done
 
     def wait(self, done: threading.Event | None, seconds: float | None) -> None:
-        """Wait so long for the end of a reading; note if that is not enough."""
+        """Wait up to ``seconds`` for the end of a reading; count it if that is not enough."""
         if done is not None and not done.wait(seconds):
             with self._lock:
                 self._exceeded += 1
 
     def last(self) -> list[Exposed]:
-        """Return the last reading, and with it how often one took too long."""
+        """Return the last reading, with how often a reading took too long."""
         with self._lock:
             exceeded = self._exceeded
             if not self._reading:
@@ -209,10 +217,10 @@ class Watch:
 class JobsCollector(Collector):
     """The health of jobs, for a registry of prometheus-client.
 
-    ``readers``: by name, of each job, or of several that share a database. ``fresh``: a reading
-    answers scrapes for so long, s. ``deadline``: a scrape waits so long for readings, s; for ever
-    if not given. After that it is answered with the last ones, whose age is exposed, and the
-    readings go on for the next. ``clock``: says what now is, ms.
+    ``readers``: those of each job, or of several that share a database, by name. ``fresh``: a
+    reading answers scrapes for so long, s. ``deadline``: how long a scrape waits for readings, s;
+    None for ever. After that it is answered with the last readings, whose age is exposed, and the
+    present ones go on for the next scrape. ``clock``: returns the time, ms.
     """
 
     def __init__(
@@ -242,7 +250,7 @@ class JobsCollector(Collector):
 
 
 def _distinct(found: Sequence[Exposed]) -> list[Exposed]:
-    """Give each a label of its own, where several jobs are of one collector."""
+    """Number the labels of jobs that have the same collector, so that no two are equal."""
     distinct: dict[str, Exposed] = {}
     for each in found:
         name, number = each.collector, 2
@@ -271,11 +279,11 @@ def readers_of_runs(
     database: str | None,
     most: int,
 ) -> dict[str, Readers]:
-    """Return what reads each state directory, its results, and what its job takes.
+    """Return the readers of state directories, their results, and their logs or topics.
 
-    Logs, or names of topics, are one for each state directory, in the same order, or none. The
-    database is that of all; None for each directory's own. At most so many series are exposed.
-    Raises ParameterError if their numbers differ.
+    ``logs``, or the names of ``topics``: one for each state directory, in the same order, or none;
+    raises ParameterError if their numbers differ. ``database``: that of all directories; None for
+    each directory's own. ``most``: how many series of estimates are exposed, at most.
     """
     sources: Sequence[Watched | None] = [None] * len(states)
     if logs:
@@ -302,7 +310,7 @@ def reader_of_streams(
     plans: Sequence[CompiledPlan],
     flink: str | None,
 ) -> Readers:
-    """Return what reads the database of sinks, and the topics and the engine of their jobs."""
+    """Return the reader of a database of sinks, and of the topics and the engine of their jobs."""
     streams = []
     for name, epochs in grouped(topics, lambda topic: topic.name).items():
         assert broker is not None

@@ -1,4 +1,7 @@
-"""What a job has not read of its log or topics, and a sink of its topic: found without a lock."""
+"""The lag: what a job has not read of its log or topics, and a sink of its topic of estimates.
+
+It is found without a lock. Records are read to be counted, since a position is no record.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,10 @@ from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.reader import EARLIEST, LogReader, partitions
 from sotto.plan.registry import Registry
 
-#: Bytes that are read over all partitions; the number of records beyond is extrapolated.
+#: At most so many bytes are read of all partitions; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
 _LEAST_LOOK = 256 << 10
-#: The same of topics, whose records take longer to read than a log's.
+#: The same limit for topics, whose records take longer to read than a log's.
 TOPIC_LOOK_BYTES = 4 << 20
 
 
@@ -38,18 +41,18 @@ class Progress(NamedTuple):
     """How far a streaming job has read a partition."""
 
     offset: int  #: of the record that it reads next
-    records: int  #: that it has not read
+    records: int  #: how many records it has not read
 
 
 @dataclass(frozen=True)
 class Lag:
-    """The part that has not been read."""
+    """How much has not been read."""
 
-    size: int | None = 0  #: bytes; None where nobody counts them
-    records: int = 0  #: extrapolated where a partition has too many to read
-    lagging: int = 0  #: partitions that have any of it
-    oldest: int | None = None  #: since when the oldest record waits, ms; None for none
-    #: By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
+    size: int | None = 0  #: bytes; None for topics, whose bytes are not counted
+    records: int = 0  #: how many records; extrapolated if a partition has too many to read
+    lagging: int = 0  #: how many partitions have such records
+    oldest: int | None = None  #: since when the oldest such record waits, ms; None for none
+    #: The progress of a streaming job, by partition, ``TOPIC/NUMBER``.
     partitions: Mapping[str, Progress] = field(default_factory=dict)
 
     @classmethod
@@ -66,16 +69,20 @@ class Lag:
 
 
 class _Waits:
-    """Since when records wait: since they were appended, or seen to wait where that says less.
+    """Since when records wait: since their append time, or since they were first seen to wait.
 
-    An append time ahead of the clock does not say when a record came.
+    The earlier of the two counts. An append time ahead of the clock does not say when a record
+    came, and then the other is used.
     """
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def since(self, partition: str, taken: int, appended: int | None) -> int:
-        """Return since when records beyond ``taken`` wait, ms; ``appended``: the earliest time."""
+        """Return since when records beyond ``taken`` wait, ms.
+
+        ``appended``: their earliest append time, ms; None if it is not known.
+        """
         seen = self._seen.get(partition)
         if seen is None or seen[0] != taken:
             seen = self._seen[partition] = taken, now_ms()
@@ -95,7 +102,7 @@ class WatchedLog:
         self._waits = _Waits()
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which partitions are read."""
+        """Return the lag beyond ``taken``, the positions up to which partitions are read."""
         if not self.path.is_dir():
             raise MissingError(f"there is no log in {self.path}")
         found = partitions(self.path)
@@ -111,14 +118,14 @@ class WatchedLog:
             self._waits.end(path.name)
             return Lag()
         looked = min(end, start + look)
-        # No block is kept, since all together may be tens of megabytes.
+        # Blocks are not kept, since together they may be tens of megabytes.
         numbers: list[int] = []
         firsts: list[int] = []
         for block in reader.blocks(start, looked, trusted=now_ms()):
             numbers.append(len(block.append) + sum(each.future for each in block.corrupt))
             firsts += block.append[:1].tolist()
         if not numbers:
-            # The header of a segment without records.
+            # Only the header of a segment is there, and no records.
             return Lag()
         records = sum(numbers)
         if looked < end:
@@ -130,11 +137,10 @@ class WatchedLog:
 class WatchedTopics:
     """Topics whose lag is read again and again; their records are counted, not their bytes.
 
-    Offsets are not records: where a transaction ended, was aborted, or a topic was compacted,
-    there are offsets without any, which nobody ever reads. So records are read to be counted, up
-    to a limit.
+    Not every offset has a record: the ends of transactions, aborted transactions and compaction
+    leave offsets that are never read. So records are read to be counted, up to a limit.
 
-    ``source``: the topics, for this alone.
+    ``source``: the topics; this object alone uses it.
     """
 
     def __init__(self, source: KafkaTopics) -> None:
@@ -143,14 +149,14 @@ class WatchedTopics:
         self._arrivals = ArrivalTimes(source.broker)
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        # A connection that idles between two scrapes would outlive the broker's.
+        # The broker would close a connection that idles between two scrapes.
         with closing(self._source):
             self._source.open(registry)
             frozen = self._source.partitions(taken)
             lags = []
             for each in frozen:
                 first, end = each.bounds()
-                # Records that a frozen partition reads would be kept for a job to read again.
+                # ``each`` is frozen, and would keep the records that it reads for a job.
                 partition = self._source.partition(each.name)
                 start = taken.get(each.name, first)
                 lags.append(_lag_of(partition, start, end, len(frozen), self._waits))
@@ -180,7 +186,7 @@ class WatchedStream:
         self._requeued = RequeueTopic(broker, str(SinkTopic(self._name, "requeue")))
 
     def lag(self, taken: Mapping[str, int]) -> Lag:
-        """Return what is beyond the next offsets, by ``TOPIC@ID/NUMBER``, that the job reports."""
+        """Return the lag beyond ``taken``: the job's next offsets, by ``TOPIC@ID/NUMBER``."""
         reports = self._reports.names()
         if not reports:
             raise MissingError(f"there is no topic of reports called {self._name}")
@@ -192,7 +198,7 @@ class WatchedStream:
             for name in names:
                 first, end = bounds[name.partition]
                 start = max(taken.get(str(name), 0), first)
-                # The time of requeued records is the one that their sender restored.
+                # Requeued records have the append time that their sender restored.
                 partition = KafkaPartition(name, reader, True, requeued=name in requeued)
                 lag = _lag_of(partition, start, end, len(names), self._waits)
                 lags.append(lag)
@@ -205,7 +211,7 @@ class WatchedStream:
 
 
 def _lag_of(partition: Partition, start: int, end: int, partitions: int, waits: _Waits) -> Lag:
-    """Count the records of a partition between two offsets, up to its share of bytes."""
+    """Count the records of a partition between two offsets; read at most its share of bytes."""
     at, records, size, appended = start, 0, 0, None
     for block in partition.blocks(start, end, EARLIEST, now_ms()):
         at = block.end
@@ -224,7 +230,7 @@ def _lag_of(partition: Partition, start: int, end: int, partitions: int, waits: 
 
 
 def lag_of_runs(log: Watched, state: Reading[Committed]) -> Reading[Lag]:
-    """Return what aggregation runs have not taken; all there is if nothing is committed yet."""
+    """Return the lag of aggregation runs; all records if nothing is committed yet."""
     if state.status not in (Status.OK, Status.MISSING):
         return Reading(Status.UNREADABLE, problem="it is not known how much of it is read")
     if state.value is None:
@@ -245,7 +251,7 @@ class Documents:
     """A topic of estimates."""
 
     newest: int | None  #: when the broker took the newest document, ms; None for none
-    behind: int  #: offsets beyond those that the sink has written
+    behind: int  #: how many offsets there are beyond those that the sink has written
 
 
 class WatchedDocuments:
@@ -257,7 +263,10 @@ class WatchedDocuments:
         self._arrivals = ArrivalTimes(broker)
 
     def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
-        """Return the age of the newest document, and what is beyond the sink's next offsets."""
+        """Return the time of the newest document, and how far the sink is behind.
+
+        ``taken``: the sink's next offsets.
+        """
         names = partitions_of(self._broker, self._topic)
         if not names:
             raise MissingError(f"there is no topic {self._topic}")

@@ -13,7 +13,7 @@ from sotto.errors import BrokerError, SottoError
 
 T = TypeVar("T")
 
-#: A commit between two reads makes both be made again.
+#: How often a source is read if files vanish meanwhile, as they do in a commit.
 ATTEMPTS = 5
 
 
@@ -31,12 +31,12 @@ class Reading(Generic[T]):
     """A reading of one source."""
 
     status: Status
-    value: T | None = None  #: where the status is ``ok``
-    problem: str = ""  #: why there is none, for a log
+    value: T | None = None  #: the value, if the status is ``ok``
+    problem: str = ""  #: why there is no value, for a log
 
 
 def read(reader: Callable[[], T]) -> Reading[T]:
-    """Read a source, whatever state it is in; again where files vanish, as they do in a commit."""
+    """Read a source in whatever state it is; read it again if files vanish, as in a commit."""
     for attempt in range(ATTEMPTS):
         try:
             return Reading(Status.OK, reader())
@@ -51,7 +51,7 @@ def read(reader: Callable[[], T]) -> Reading[T]:
             return Reading(Status.DAMAGED, problem=str(error))
         except Exception as error:
             # A document of the right format may hold what no run ever wrote, and a library may fail
-            # in an unforeseen way: the other sources are served all the same. The message of such
-            # an error may be what it could not read.
+            # in an unforeseen way; the other sources must be served all the same. The error's text
+            # is not logged, since it may repeat the content.
             return Reading(Status.DAMAGED, problem=type(error).__name__)
     raise AssertionError("unreachable")

@@ -1,6 +1,6 @@
-"""Apache Flink, asked over REST about its jobs, and the names by which ours are found there."""
+"""Asks Apache Flink over REST about jobs, and has the names by which Sotto's jobs are found."""
 
-#: How a pipeline is called: this, and the name that its documents carry.
+#: The name of a pipeline at Flink is this and the name that its documents carry.
 JOB_PREFIX = "sotto-"
-#: The gauge by which readers report the memory of the process that they run in.
+#: The name of the gauge by which the reading stage reports its process's memory.
 WORKER_BYTES = "worker_bytes"

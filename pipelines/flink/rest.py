@@ -1,4 +1,4 @@
-"""A job manager's REST interface, as far as jobs need it; without Flink's client."""
+"""The part of a job manager's REST interface that is about jobs, without Flink's client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from sotto.errors import SottoError
 
-#: How long one question may take, in seconds.
+#: How long one request may take, in seconds.
 PATIENCE = 10.0
-#: A job in one of these states does not come back.
+#: The states of jobs that have ended for good.
 ENDED = ("FAILED", "CANCELED", "FINISHED", "SUSPENDED")
 
 
@@ -42,7 +42,7 @@ class JobStatus:
 
 
 class JobManager:
-    """Answers about jobs, at a URL such as ``http://127.0.0.1:8081``."""
+    """A job manager, at a URL such as ``http://127.0.0.1:8081``."""
 
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
@@ -50,7 +50,7 @@ class JobManager:
         self.url = url.rstrip("/")
 
     def jobs(self) -> list[JobStatus]:
-        """Return all jobs that it knows, ended ones too."""
+        """Return all jobs that the job manager knows, also those that have ended."""
         return [_job(said) for said in self.ask("/jobs/overview")["jobs"]]
 
     def slots(self) -> int:
@@ -92,10 +92,10 @@ class JobManager:
 
 
 def cause_of(failures: Sequence[str]) -> str:
-    """Return the cause that the newest of some failures' traces names; empty if there is none."""
+    """Return the cause that the first, newest, trace names; empty if there are no failures."""
     trace = next(iter(failures), "")
     causes = re.findall(r"^(?:Caused by: )?(\S.*)", trace, re.MULTILINE)
-    # The last cause may lack what one before it has beside the same text, such as an address.
+    # An earlier cause may have the text of the last one and more, such as an address.
     last = causes[-1].partition(": ")[2] or causes[-1] if causes else ""
     return next((each for each in causes if last in each), trace)
 

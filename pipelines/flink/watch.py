@@ -1,7 +1,8 @@
-"""A submitted job, looked at again and again: at Flink, or at the job server that took it.
+"""Watches a submitted job, for ``sotto stream``: at Flink, or at the job server that took it.
 
-Flink knows a job whatever becomes of the job server, and why it fails. It restarts a job after
-every error; what no restart mends (:class:`~pipelines.sources.base.LostError`) ends the job here.
+Flink knows a job even if the job server has gone, and knows why it fails. It restarts a job after
+every error. An error that no restart can mend (:class:`~pipelines.sources.base.LostError`) ends the
+job here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from apache_beam.runners.runner import PipelineState
 from pipelines.flink import JOB_PREFIX
 from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus, cause_of
 
-#: A worker's error, as Flink shows it, when the next records do not exist any more.
+#: The error of a worker, as Flink shows it, if the next records do not exist any more.
 _LOST = re.compile(
     r"^pipelines\.sources\.base\.(?:Lost|Gone)Error: (.+?)(?: \[while running|$)", re.M
 )
@@ -26,10 +27,10 @@ _LOST = re.compile(
 
 #: How long the job server may take to turn a pipeline into a job, in seconds.
 _KNOWN_SECONDS = 120.0
-#: After so many of these it is said what is waited for.
+#: After so many seconds a message says what is waited for.
 _SILENT_SECONDS = 10.0
 _POLL_SECONDS = 0.5
-#: States before it is known whether a job can begin, with its savepoint for example.
+#: States in which a job may still fail to begin, for example because of its savepoint.
 _BEGINNING = ("INITIALIZING", "CREATED")
 
 
@@ -37,14 +38,14 @@ class Ending(StrEnum):
     """How a job ended."""
 
     DONE = "done"
-    FAILED = "failed"  #: or it was cancelled, or forgotten: it can go on from its last checkpoint
-    LOST = "lost"  #: nothing that it can read next exists
+    FAILED = "failed"  #: also cancelled or forgotten; it can go on from its last checkpoint
+    LOST = "lost"  #: the records that it has to read next do not exist any more
 
 
 class JobState(NamedTuple):
-    """Known facts about a job."""
+    """The state of a job."""
 
-    text: str  #: a word, or a sentence
+    text: str  #: the state as a word or a sentence
     ending: Ending | None = None  #: None while it may go on
 
 
@@ -52,7 +53,7 @@ class SubmittedJob(Protocol):
     """A job that was submitted."""
 
     def look(self) -> JobState:
-        """Return the state of now, whether or not somebody answers."""
+        """Return the present state; if nothing answers, a state that says so."""
 
 
 class ServedJob:
@@ -62,7 +63,7 @@ class ServedJob:
         self._result = result
 
     def look(self) -> JobState:
-        """Return what the job server says; what it has not said the job may go on without."""
+        """Return the state that the job server says; the job may go on if that does not answer."""
         try:
             state = self._result.state
         except grpc.RpcError:
@@ -75,7 +76,7 @@ class ServedJob:
 
 
 class FlinkJob:
-    """A job at Flink, the URL of whose job manager is given."""
+    """A job at Flink; ``url`` is that of the job manager."""
 
     def __init__(self, url: str) -> None:
         self._manager = JobManager(url)
@@ -83,13 +84,13 @@ class FlinkJob:
 
     @property
     def page(self) -> str:
-        """The address at which Flink's web page shows it, once it has been found."""
+        """The address of the job on Flink's web page, once the job has been found."""
         return f"{self._manager.url}/#/job/running/{self._id}/overview"
 
     def find(self, job: str | None) -> bool:
         """Look for the newest job of the name that its documents carry; return whether it goes on.
 
-        FlinkError if Flink does not answer.
+        Raises FlinkError if Flink does not answer.
         """
         found = self._newest(job)
         return found is not None and found.state not in ENDED
@@ -101,14 +102,15 @@ class FlinkJob:
         return found
 
     def wait_until_begun(self, job: str | None, say: Callable[[str], None]) -> bool:
-        """Return whether another job than was found before has begun, soon after it was submitted.
+        """Wait until another job than the one that was found has begun; return whether it has.
 
-        ``say``: called once with what is waited for, if that takes long.
+        It is called after a submission, and waits for up to two minutes. ``say``: called once, with
+        what is waited for, if that takes long.
         """
         before, began, said = self._id, time.monotonic(), False
         while (waited := time.monotonic() - began) < _KNOWN_SECONDS:
             why = f"{self._manager.url} does not list the job yet"
-            # The job is submitted, whether or not Flink answers now.
+            # The job was submitted, even if Flink does not answer now.
             try:
                 found = self._newest(job)
                 if found is not None and found.id != before:
@@ -124,7 +126,7 @@ class FlinkJob:
         return False
 
     def look(self) -> JobState:
-        """Return what Flink says; end a job that can read nothing more."""
+        """Return the state that Flink says; end a job whose next records are lost."""
         try:
             found = [each for each in self._manager.jobs() if each.id == self._id]
             if found:
@@ -144,7 +146,7 @@ class FlinkJob:
         if job.state in ENDED:
             return JobState(text, Ending.FAILED)
         lost = [_LOST.search(each) for each in failures[:2]]
-        # The same after a restart.
+        # The job is ended only if it failed in the same way again after a restart.
         if len(lost) == 2 and lost[0] and lost[1]:
             self._manager.cancel(job.id)
             return JobState(lost[0][1], Ending.LOST)

@@ -1,1 +1,1 @@
-"""The common part of the collector's interface and the pages of results."""
+"""The common part of the HTTP servers: the collector, and the pages and interface of results."""

@@ -1,4 +1,4 @@
-"""Answers of a server that are kept as long as what they are made of does not change."""
+"""Answers that a server keeps until the results from which they were made change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fastapi import Request, Response
 
 from sotto.errors import SottoError
 
-#: Requests that may wait for an answer to be made; each of them has one of the server's threads.
+#: How many requests may wait for an answer to be made; each occupies one of the server's threads.
 _WAITING = 16
 
 
 class BusyError(SottoError):
-    """As many requests wait for an answer to be made as may."""
+    """Too many requests wait for an answer to be made."""
 
 
 class Answer(NamedTuple):
@@ -28,11 +28,11 @@ class Answer(NamedTuple):
 
 
 class KeptAnswers:
-    """The answers of one revision that were asked for last, up to so many bytes.
+    """The answers of one revision that were asked for last, up to ``most`` bytes.
 
-    A question counts with its answer: anybody can ask at length for what has a short answer.
-    One is made at a time, and few may wait for that, so that many who ask at once do not hold up
-    those whose answer is kept.
+    The bytes of a question count, too, since anybody can ask a long question that has a short
+    answer. One answer is made at a time, and few requests may wait for that, so that many requests
+    do not hold up those whose answer is kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -47,9 +47,9 @@ class KeptAnswers:
     def get(
         self, revision: str, asked: object, make: Callable[[], Answer], *, keep: bool = True
     ) -> Answer:
-        """Return the answer to what is asked, made anew where it is not kept, or not to be.
+        """Return the kept answer to what is asked, or make one; ``keep``: whether to keep it.
 
-        Raises BusyError if many wait for answers to be made.
+        Raises BusyError if too many requests wait for answers to be made.
         """
         if (known := self._known(revision, asked)) is not None:
             return known
@@ -90,9 +90,9 @@ def _size(asked: object, made: Answer) -> int:
 
 
 def has_already(request: Request, etag: str) -> bool:
-    """Return whether a request says that its sender has the answer of this ETag.
+    """Return whether the client already has the answer of this ETag.
 
-    A proxy that compresses an answer makes its ETag a weak one.
+    A weak ETag counts as well: a proxy that compresses an answer makes its ETag weak.
     """
     given = request.headers.get("if-none-match", "").split(",")
     return bool({"*", etag} & {each.strip().removeprefix("W/") for each in given})
@@ -101,7 +101,7 @@ def has_already(request: Request, etag: str) -> bool:
 def answered(
     request: Request, body: bytes, media_type: str, etag: str | None = None, cache: str = "no-cache"
 ) -> Response:
-    """Return an answer with its ETag, by default a digest of it; without it for who has it."""
+    """Return an answer with its ETag, by default a digest; 304 if the client has it already."""
     etag = etag or f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     headers = {"etag": etag, "cache-control": cache}
     if has_already(request, etag):

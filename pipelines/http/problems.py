@@ -1,4 +1,4 @@
-"""Answers and notes of a server when something is wrong."""
+"""Problem documents, limits of request bodies, and warnings of unexpected errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
-#: Within which a body must have arrived.
+#: Seconds within which a body must have arrived.
 BODY_SECONDS = 10.0
 _MEDIA_TYPE = "application/problem+json"
 #: An answer's content as OpenAPI describes it.
@@ -35,7 +35,7 @@ def problem(status: int, title: str, headers: Mapping[str, str]) -> Response:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return the body of a request; HTTPException if it has more bytes than that, or is late."""
+    """Return the body of a request; HTTPException if it has over ``most`` bytes, or is late."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -51,7 +51,10 @@ async def body_of(request: Request, most: int) -> bytes:
 
 
 class Faults:
-    """Warns once of each place at which an error comes up; its text may hold what was sent."""
+    """Warns once of each place in the code that raises an error, without the error's text.
+
+    The text may hold what a client has sent.
+    """
 
     def __init__(self, warn: Callable[[str], None], server: str) -> None:
         self._warn = warn
@@ -59,7 +62,7 @@ class Faults:
         self._known: set[str] = set()
 
     def note(self, error: Exception) -> str:
-        """Warn unless the place is known; return it, with the kind of error."""
+        """Warn unless the place is known already; return the class of the error and the place."""
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
         if where not in self._known:

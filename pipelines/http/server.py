@@ -1,7 +1,7 @@
-"""Serves an application with uvicorn, on plain HTTP, and keeps from it who asks.
+"""Serves an application with uvicorn, on plain HTTP, and hides from it who asks.
 
-On the network a proxy in front of it ends TLS, and cuts off who takes too long for a head or does
-not read.
+On a network a proxy in front of the server ends TLS, and cuts off clients that take too long for a
+head or do not read.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ from sotto.errors import ParameterError
 LOOK = 2.0
 #: Seconds that a connection may be idle between requests, and that requests may take at the end.
 _IDLE, _ENDING = 15, 30
-#: Bytes of a request's head, or of what is around the chunks of its body.
+#: The most bytes of a request's head, or of what is around the chunks of its body.
 _HEAD_BYTES = 64 << 10
-#: Header fields that an application is given of one request: some may come twice.
+#: The most header fields of one request that an application is given: some may come twice.
 _FIELDS = 32
-#: The framework would export requests, and texts of errors, where the environment asks it to.
+#: Settings without which the framework exports requests and error texts if the environment says so.
 NO_TELEMETRY: Any = dict.fromkeys(
     ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
 )
-#: Descriptors that are kept for other things than connections.
+#: How many file descriptors are reserved for other things than connections.
 _FILES = 64
 
 
 class HeadFilter:
-    """Gives an application no address, and of a head that is short enough the named fields."""
+    """Hides from an application the client's address, and all header fields but the named ones.
+
+    A head that is too long is refused.
+    """
 
     def __init__(self, app: ASGIApp, names: frozenset[bytes]) -> None:
         self._app = app
@@ -53,13 +56,13 @@ class HeadFilter:
         fields = scope["headers"]
         size = len(scope["raw_path"]) + len(scope["query_string"])
         size += sum(len(name) + len(value) for name, value in fields)
-        # Caddy sends an empty one where a client has sent none.
+        # Caddy sends an empty field if the client has sent none.
         kept = [(name, value) for name, value in fields if value and name in self._names]
         refusal = None
         if size > _HEAD_BYTES or len(kept) > _FIELDS:
             refusal = 431, "the head of the request is too long"
         elif {b"content-length", b"transfer-encoding"} <= dict(fields).keys():
-            # A proxy that goes by the other one takes the next request to begin elsewhere.
+            # A proxy that uses the other field would let the next request begin elsewhere.
             refusal = 400, "the request says in two ways how long its body is"
         if refusal is not None:
             await problem(*refusal, {"connection": "close"})(scope, receive, send)
@@ -116,7 +119,7 @@ def serve(
         # Their lines about a request may hold parts of it.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     for number in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn raises what has ended it once more, when all is answered.
+        # uvicorn raises the signal that has ended it again, once all requests are answered.
         signal.signal(number, _end)
     name = f"[{host}]" if ":" in host else host
     started = False
@@ -166,7 +169,7 @@ def _end(*_: object) -> NoReturn:
 def _warning(
     warn: Callable[[str], None],
 ) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Return what warns of errors in the server by their kind, once: a text may hold an address."""
+    """Return a handler that warns once of each class of error; a text may hold an address."""
     warned: set[str] = set()
 
     def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -180,7 +183,7 @@ def _warning(
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there."""
+    """Return a socket that listens at an address; ParameterError if none can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -190,12 +193,12 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def possible_connections(most: int) -> int:
-    """Return how many connections may be open, ``most`` or fewer if few files may be."""
+    """Return how many connections may be open: ``most``, or fewer if few files may be open."""
     return min(most, _descriptors() - _FILES)
 
 
 def _descriptors() -> int:
-    """Return how many files this process may have open, after it has asked for the most."""
+    """Return how many files this process may have open, after raising its limit to the most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

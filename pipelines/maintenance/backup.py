@@ -1,12 +1,12 @@
-"""A copy of a state directory in one file, made beside runs, and a directory made of it.
+"""Backs up a state directory to one file, beside runs, and restores a directory from it.
 
 Files of a state never change once they are committed, and the manifest names all of them. So a
-backup holds the directory only as long as it takes to link them; a run that removes one meanwhile
-leaves the link. The copy is of what was committed then: not the run under way, which is done again,
-and nothing that is made again: results, notes of what is published.
+backup locks the directory only as long as it takes to link them; if a run removes a file meanwhile,
+the link stays. The copy is of what is committed at that moment. It lacks a run under way, which
+will be done again, and files that can be made again: results, and notes of what is published.
 
 The file is a tar archive; its first member, ``BACKUP.json``, has the size and the SHA-256 of all
-others. It is whole once it has its name, and is read back before that.
+others. The archive is read back before it gets its name, so a file of that name is whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, FormatError
 from sotto.plan.files import open_beside
 
-#: Called with how many bytes are done, and how many will be.
+#: A function that is called with how many bytes are done, and how many will be.
 Progress: TypeAlias = Callable[[int, int], None]
 
 FORMAT = 1
@@ -44,10 +44,10 @@ class BackedUp(NamedTuple):
     """The contents of a backup."""
 
     state: str  #: random name of the state directory
-    generation: int  #: the one that was committed
-    clock: int | None  #: the log's as of then, ms
-    files: int
-    size: int  #: bytes of them
+    generation: int  #: the generation that was committed
+    clock: int | None  #: the log's clock as of that generation, ms
+    files: int  #: how many files it has
+    size: int  #: bytes of the files
 
 
 def backup(
@@ -59,15 +59,15 @@ def backup(
 ) -> BackedUp:
     """Write what is committed to a file, which must not exist; jobs may go on meanwhile.
 
-    ``progress``: in bytes. ``wait``: seconds to wait for a run that holds the directory.
+    ``progress``: called with bytes. ``wait``: seconds to wait for a run that holds the directory.
 
-    Raises AggregationError if there is such a file, or it would be in the state's directory, no
-    such state, or a file of it is missing.
+    Raises AggregationError if ``out`` exists or lies in the state directory, if there is no state
+    directory, or if a file of it is missing.
     """
     directory, target = StateDirectory(state_dir), Path(out)
     if target.exists():
         raise AggregationError(f"{target} exists already")
-    directory.manifest()  # Refuses what no run has made.
+    directory.manifest()  # Raises if there is no state directory.
     if target.resolve().is_relative_to(directory.path.resolve()):
         raise AggregationError(f"{target} must be outside {state_dir}, which it is a copy of")
     partial = target.with_name(f"{target.name}.partial")
@@ -94,7 +94,7 @@ def backup(
 
 @contextmanager
 def _alone(state_dir: Path) -> Iterator[None]:
-    """Refuse two backups at one time: the second would remove the links of the first."""
+    """Lock out a second backup, which would remove the links of this one."""
     with backup_lock(state_dir) as alone:
         if not alone:
             raise AggregationError(f"another backup of {state_dir} is being made")
@@ -102,7 +102,7 @@ def _alone(state_dir: Path) -> Iterator[None]:
 
 
 def _linked(directory: StateDirectory, manifest: Manifest, links: Path) -> dict[str, Path]:
-    """Link, or copy, what a manifest names; return where, by name in the state directory."""
+    """Link, or copy, the files that a manifest names; return the links by name."""
     shutil.rmtree(links, ignore_errors=True)
     links.mkdir(mode=0o700)
     # A restored directory has its files in itself.
@@ -120,7 +120,7 @@ def _linked(directory: StateDirectory, manifest: Manifest, links: Path) -> dict[
 
 
 def _link(path: AnyPath, link: Path) -> None:
-    """Link a file, or copy one of another file system, or of one without links."""
+    """Link a file; copy it if it is on another file system, or on one without links."""
     if not isinstance(path, Path):
         link.write_bytes(path.read_bytes())
         return
@@ -168,7 +168,7 @@ def _write(
 
 
 def check(file: str | os.PathLike[str]) -> BackedUp:
-    """Read a backup whole and return what it has; AggregationError if it is damaged or none."""
+    """Read a whole backup and return its contents; AggregationError if it is damaged or none."""
     about: dict[str, object] = {}
     for _ in _members(Path(file), about):
         pass
@@ -188,7 +188,7 @@ def _about(about: dict[str, object]) -> BackedUp:
 
 
 def _members(path: Path, about: dict[str, object]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and content of a backup's files, checked; fill in what its index says."""
+    """Yield name and checked content of each file of a backup; put its index into ``about``."""
     damaged = f"{path} is damaged, or no backup"
     try:
         with tarfile.open(path, mode="r:") as archive:
@@ -221,13 +221,13 @@ def restore(
     *,
     forgotten: Path | None = None,
 ) -> BackedUp:
-    """Make a state directory of a backup; return what it has.
+    """Make a state directory from a backup; return the backup's contents.
 
-    ``forgotten``: a file that :mod:`pipelines.maintenance.remembered` wrote; who is in it is
-    forgotten before the directory is there, and noted beside it. None brings back whoever was
-    forgotten since the backup was made. ``progress``: in bytes.
+    ``forgotten``: a file that :mod:`pipelines.maintenance.remembered` wrote; the pseudonyms in it
+    are forgotten before the directory gets its name, and noted beside it. With None, pseudonyms
+    that were forgotten since the backup was made come back. ``progress``: called with bytes.
 
-    Killed at any moment it leaves no state, and may be done again.
+    If it is killed it leaves no state directory, and can be called again.
 
     Raises AggregationError if the backup is damaged, or the directory exists.
     """
@@ -264,7 +264,7 @@ def restore(
 
 
 def _forget(partial: Path, target: Path, tombstones: dict[str, int]) -> None:
-    """Forget again who was forgotten, and leave what a backup has."""
+    """Forget again the pseudonyms that were forgotten, and leave only files that a backup has."""
     # Importing Beam takes seconds, which only a restore spends.
     from pipelines.maintenance.forget import forget_again
 
@@ -278,7 +278,7 @@ def _forget(partial: Path, target: Path, tombstones: dict[str, int]) -> None:
 
 
 def _check_whole(partial: Path) -> None:
-    """Refuse a backup that lacks what its manifest names."""
+    """Raise AggregationError if a backup lacks a file that its manifest names."""
     directory = StateDirectory(partial)
     manifest = directory.manifest()
     for path in directory.files.named(manifest):

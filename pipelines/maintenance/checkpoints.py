@@ -1,8 +1,8 @@
-"""Remove checkpoints of streaming jobs that have ended: rows with pseudonyms are in them.
+"""Removes checkpoints of streaming jobs that have ended: they have rows with pseudonyms.
 
-Flink keeps the last checkpoints of a job that was cancelled or forgotten, so that the job can go
-on from them, and never removes them. Once a running job has completed a later one they are kept
-for no more use. Savepoints are made by hand, and stay.
+Flink keeps the last checkpoints of a job that was cancelled or forgotten, so that the job can go on
+from them, and never removes them. Once a running job has completed a later checkpoint they are of
+no more use. Savepoints are made by hand, and stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipelines.flink.rest import ENDED, JobManager
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 
-#: How long checkpoints of an ended job stay unless that is said, ms.
+#: How long checkpoints of an ended job stay by default, ms.
 KEEP = 7 * 86_400_000
 #: A folder that Flink names after a job.
 _JOB = re.compile(r"[0-9a-f]{32}")
@@ -24,7 +24,7 @@ _JOB = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class EndedCheckpoints:
-    """Folders of checkpoints of jobs that have ended, one a job, and their bytes."""
+    """The folders of checkpoints of jobs that have ended, one for each job, and their bytes."""
 
     folders: tuple[Path, ...]
     size: int

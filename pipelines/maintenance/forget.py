@@ -1,11 +1,11 @@
-"""Forget a pseudonym that a person hands in from his device.
+"""Forgets a pseudonym, at the request of the person from whose device it is.
 
-It is a commit like a run's, under the same lock: an intent that lists the pseudonyms, and a
-manifest from which they are gone: what counted of them in open budget periods is taken back,
-their rows leave the states, their messages the quarantine. A keyed hash of each stays until every
-period in which a report of it may come is closed; until then reports are rejected as ``forgotten``,
-by number, without their bytes. Killed at any moment it is finished by the next process that takes
-the directory.
+This is a commit like a run's, under the same lock. Its intent lists the pseudonyms. In the state
+that it commits, their counted reports in open budget periods are taken back, their rows are not in
+the states any more, and their messages not in quarantine. A keyed hash of each stays until every
+period in which a report of it may come is closed; until then its reports are rejected as
+``forgotten``, and only their number is kept. If the process is killed, the next one that takes the
+directory finishes the commit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Held:
 
 
 def check_pseudonyms(pseudonyms: Sequence[str]) -> tuple[str, ...]:
-    """Return pseudonyms, each once, in hexadecimal; ParameterError if one is none, or none is."""
+    """Return pseudonyms in hexadecimal, sorted, each once.
+
+    Raises ParameterError if one is no pseudonym, or if there is none.
+    """
     if not pseudonyms:
         raise ParameterError("give a pseudonym at least")
     for at, each in enumerate(pseudonyms, start=1):
@@ -55,7 +58,7 @@ def check_pseudonyms(pseudonyms: Sequence[str]) -> tuple[str, ...]:
 
 
 def held(state_dir: str | os.PathLike[str], pseudonyms: Sequence[str]) -> dict[str, Held]:
-    """Return what a state directory has of each of some pseudonyms; it is read without its lock.
+    """Return the records that a state directory has of pseudonyms; it is read without its lock.
 
     Raises ParameterError if one is no pseudonym, AggregationError if there is no such state.
     """
@@ -86,12 +89,12 @@ def forget(
     wait: float = 0.0,
     clock: Callable[[], int] = now_ms,
 ) -> int:
-    """Forget pseudonyms, each 32 hexadecimal digits; return the generation that has.
+    """Forget pseudonyms, each 32 hexadecimal digits; return the generation without them.
 
-    ``database``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
-    wait for a run that holds the directory. ``clock``: returns the current time, ms, since what is
-    counted may be far behind the device of a pseudonym. A pseudonym that has been forgotten already
-    is left as it is.
+    ``database``: as for :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to wait for a
+    run that holds the directory. ``clock``: returns the current time, ms; it is used since the
+    log's clock may be far behind the device of a pseudonym. A pseudonym that has been forgotten
+    already is left as it is.
 
     Raises ParameterError if one is no pseudonym, AggregationError if it cannot go on; the last
     commit is then intact.
@@ -111,7 +114,7 @@ def forget(
         )
         last = last_period(max(manifest.clock, clock()), driver.registry)
         made = (tombstone(manifest.key, bytes.fromhex(each)) for each in new)
-        # First: a backup from before may be restored from here on.
+        # The note is written first, since an older backup may be restored from here on.
         note(state_dir, manifest.state, {**manifest.forgotten, **dict.fromkeys(made, last)})
         checkpoint("noted")
         if new:
@@ -120,10 +123,11 @@ def forget(
 
 
 def forget_again(state_dir: str | os.PathLike[str], tombstones: Mapping[str, int]) -> int:
-    """Forget those in a state whose tombstones are given; return the number of pseudonyms found.
+    """Forget the pseudonyms in a state whose tombstones are given; return how many were found.
 
-    ``tombstones``: to the last periods in which reports of them are rejected. The state is one that
-    nobody uses yet: its results are made on the way, and it is done from the beginning if killed.
+    ``tombstones``: by tombstone, the last period in which reports of it are rejected. The state
+    must not be in use yet: its results are made on the way, and if this is killed, the restore has
+    to begin again.
     """
     directory = StateDirectory(state_dir)
     manifest = directory.manifest()

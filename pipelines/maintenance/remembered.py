@@ -1,8 +1,8 @@
-"""The forgotten pseudonyms of state directories, noted beside them, for backups from before.
+"""Notes the forgotten pseudonyms of a state directory beside it, for restores of older backups.
 
-A backup has whoever was forgotten after it. So their tombstones are kept outside the state, in
-``STATE.forgotten``, and whoever restores a backup has them forgotten again. Entries stay: a backup
-may be of any age.
+A backup still has the pseudonyms that were forgotten after it was made. So their tombstones are
+also kept outside of the state directory, in ``STATE.forgotten``, and a restore forgets them again.
+Entries are never removed, since a backup may be of any age.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def place_of(state_dir: str | os.PathLike[str]) -> Path:
 
 
 def noted(file: Path, state: str) -> dict[str, int]:
-    """Return the tombstones, and last periods, of a state by its random name.
+    """Return the tombstones, with their last periods, of the state with a random name.
 
     Raises AggregationError if the file is missing, damaged, or has nothing of the state.
     """
@@ -41,10 +41,11 @@ def noted(file: Path, state: str) -> dict[str, int]:
 def note(state_dir: str | os.PathLike[str], state: str, tombstones: Mapping[str, int]) -> bool:
     """Add tombstones of a state to the file beside it, durably; return whether that was possible.
 
-    It is not where the folder of the state directory takes no file, such as above a mount point.
+    It is not possible if the folder of the state directory takes no file, such as above a mount
+    point.
 
-    Raises AggregationError if there is a file that is damaged or cannot be replaced: it would
-    lack them.
+    Raises AggregationError if there is a file that is damaged or cannot be replaced, and so would
+    lack the tombstones.
     """
     file = place_of(state_dir)
     try:

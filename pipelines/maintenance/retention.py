@@ -1,13 +1,13 @@
-"""Remove what is kept for no more use: old segments of the log, quarantine after its retention.
+"""Removes files that are of no more use: old segments of the log, and quarantine after retention.
 
-States of closed budget periods, and quarantine whose retention is over by the log's clock, are
-removed by every run. The embedded log is left to remove beside runs, and quarantine where no report
-has come for long, so that the log's clock stands still.
+Every run removes states of closed budget periods, and quarantine whose retention is over by the
+log's clock. This module removes the rest: segments of the embedded log; and quarantine by the
+machine's clock, for a log to which no report has come for long, so that its clock stands still.
 
-A segment is removed if all of it is counted, a later one follows, and what follows was appended
-more than a time ago, by the log's clock: a state directory that is restored from an older copy
-goes on where the copy was made, and finds in the log all that came since. Segments go oldest
-first: killed at any moment, what is left is a log.
+A segment is removed if all of it is counted, a later segment follows, and that one's first record
+was appended more than ``keep`` ago, by the log's clock. So a state directory that is restored from
+a copy that is not older finds in the log all that came since. Segments are removed oldest first, so
+that a log is left even if the process is killed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from sotto.plan.registry import Registry
 
 @dataclass(frozen=True)
 class Removable:
-    """Files that are kept for no more use."""
+    """Files that are of no more use."""
 
-    segments: tuple[Path, ...] = ()  #: of the log, those of a partition oldest first
-    size: int = 0  #: bytes of them
-    #: Generations whose quarantine is over its retention, and the reports in it.
+    segments: tuple[Path, ...] = ()  #: segments of the log, those of a partition oldest first
+    size: int = 0  #: bytes of the segments
+    #: Generations whose quarantine is over its retention, and how many reports are in it.
     generations: tuple[int, ...] = ()
     rejects: int = 0
 
@@ -55,10 +55,10 @@ def retain(
     wait: float = 0.0,
     clock: Callable[[], int] = now_ms,
 ) -> Removable:
-    """Remove what is kept for no more use; return what it was, or with ``dry_run`` would be.
+    """Remove files that are of no more use; return them. With ``dry_run`` none is removed.
 
-    ``log``: an embedded log, of which segments are removed that are counted and that many ms old:
-    ``keep``, at least the plans' horizon, which is the default. ``database``, ``progress``: as of
+    ``log``: an embedded log, whose segments are removed. ``keep``: how old these are at least, ms;
+    by default the plans' horizon, which is also the least. ``database``, ``progress``: as for
     :func:`pipelines.bounded.run.aggregate`; progress is in bytes. ``wait``: seconds to wait for a
     run that holds the directory. ``clock``: returns the current time, ms, for quarantine.
 
@@ -108,7 +108,7 @@ def remove_segments(found: Removable, progress: Progress = lambda done, total: N
     for path in found.segments:
         done += path.stat().st_size
         path.unlink()
-        # Before the next one: nobody finds a gap.
+        # Each removal is durable before the next one, so that no gap is left after a crash.
         files.sync_directory(path.parent)
         progress(done, found.size)
 
@@ -147,7 +147,7 @@ def old_segments(
             continue
         found = segments(partition)
         for segment, following in itertools.pairwise(found):
-            # The record by which the partition is known again stays.
+            # The last counted record stays, since it identifies the partition.
             if following.base > last.position:
                 break
             begun = first_append(following)

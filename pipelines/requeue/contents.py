@@ -1,4 +1,6 @@
-"""What is in quarantine, for people: reason, field and place of each reject, and what cures it."""
+"""The contents of quarantine, for people: reason, wrong field and place of each reject, and what a
+requeue would do.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ from sotto.wire.decode import Reject
 from sotto.wire.format import GROUP, HEADER, ROW, TRAILER, Group, Message, decode_message
 from sotto.wire.reasons import Reason
 
-#: Plans shown of what waits; anybody can send messages that name others.
+#: How many plans of waiting messages are shown: anybody can send messages that name others.
 _SHOWN = 20
-#: Offset of each field in a message; those of groups and rows are the first one's.
+#: The offset of each field in a message; fields of groups and rows are the first group's and row's.
 _OFFSETS = {"version": 2, "cell": 3, "shard": 4, "fingerprint": 8, "metric": HEADER.size}
 _OFFSETS |= {"width": HEADER.size + 2, "level": HEADER.size + GROUP.size}
 _OFFSETS |= {"pseudonym": _OFFSETS["level"] + 1, "event": _OFFSETS["level"] + 33}
@@ -44,7 +46,7 @@ class QuarantineEntry:
 
     @cached_property
     def message(self) -> Message | FormatError:
-        """The message, or why it is none."""
+        """The decoded message, or the error that says why it is none."""
         try:
             return decode_message(self.reject.message)
         except FormatError as error:
@@ -52,19 +54,19 @@ class QuarantineEntry:
 
     @property
     def group(self) -> Group | None:
-        """The first group; a rejected row is a message of one."""
+        """The first group of the message; a rejected row is a message of one group."""
         return self.message.groups[0] if isinstance(self.message, Message) else None
 
     @property
     def metric(self) -> CompiledMetric | None:
-        """The metric of that group."""
+        """The metric of the first group, if it is known."""
         plan, group = self.plan, self.group
         known = plan.metrics[group.metric : group.metric + 1] if plan and group else ()
         return known[0] if known else None
 
     @property
     def offset(self) -> int | None:
-        """The byte of the message at which the field is that is wrong; None for the whole."""
+        """The offset of the wrong field in the message, bytes; None if the whole is wrong."""
         field = self.reject.reason.field
         if field == "signature":
             return max(len(self.reject.message) - TRAILER, 0)
@@ -72,7 +74,7 @@ class QuarantineEntry:
 
     @property
     def detail(self) -> str:
-        """The value that came, and what was expected, as far as that is known; never a payload."""
+        """The value that came, and the expected one if it is known; never a payload."""
         reason, plan, metric, group = self.reject.reason, self.plan, self.metric, self.group
         if isinstance(self.message, FormatError):
             return str(self.message) if self.reject.message else ""
@@ -102,7 +104,7 @@ class QuarantineEntry:
 
     @property
     def cure(self) -> str:
-        """The effect of a requeue."""
+        """The effect that a requeue would have."""
         if self.requeued:
             return "requeued already"
         if not is_curable(self.reject, CURABLE, LATEST):
@@ -114,7 +116,7 @@ class QuarantineEntry:
         return "taken again" if self.plan is not None else "needs the plan"
 
     def document(self, *, full: bool) -> dict[str, Any]:
-        """Return all that is known of it; ``full``: whole ids, and the bytes."""
+        """Return the entry as a JSON object; ``full``: with whole ids, and the message's bytes."""
         row = None if self.group is None else self.group.rows[0]
         found: dict[str, Any] = {
             "place": self.place,
@@ -137,7 +139,7 @@ class QuarantineEntry:
 
 @dataclass(frozen=True)
 class QuarantineFilter:
-    """Which rejects are asked for; what is left out is any. Times in milliseconds."""
+    """The choice of rejects; a field that is left out takes any. Times are in milliseconds."""
 
     reasons: frozenset[Reason] = frozenset()
     metric: str | None = None
@@ -167,7 +169,10 @@ def rejected(
     plans: Iterable[CompiledPlan],
     chosen: QuarantineFilter,
 ) -> list[QuarantineEntry]:
-    """Return what is asked for of :func:`.quarantine_files.held`, or of a topic, newest first."""
+    """Return the chosen entries, newest first.
+
+    ``found``: as from :func:`pipelines.storage.quarantine_files.held`, or :func:`.topic.held`.
+    """
     known = {plan.fingerprint: plan for plan in plans}
     all_of_it = (
         QuarantineEntry(place, reject, requeued, known.get(plan_of(reject.message) or b""))
@@ -179,7 +184,7 @@ def rejected(
 def rejected_by_runs(
     state: Path, plans: Iterable[CompiledPlan], chosen: QuarantineFilter
 ) -> list[QuarantineEntry]:
-    """Return the same of a state directory, which has plans of its own."""
+    """Return the chosen entries of a state directory, which has plans of its own."""
     directory = StateDirectory(state)
     manifest = directory.manifest()
     registry, _ = directory.plans.with_given([*plans], {})
@@ -187,7 +192,10 @@ def rejected_by_runs(
 
 
 def lines(found: list[QuarantineEntry], most: int, *, full: bool) -> list[str]:
-    """Return rejects for people: reports by reason and what a requeue would do; then each."""
+    """Return lines for people: reports by reason and effect of a requeue, then each reject.
+
+    ``most``: how many rejects are listed.
+    """
     counted: Counter[tuple[Reason, str]] = Counter()
     for each in found:
         counted[each.reject.reason, each.cure] += max(each.reject.rows, 1)
@@ -219,7 +227,7 @@ def lines(found: list[QuarantineEntry], most: int, *, full: bool) -> list[str]:
 
 
 def waiting_in(state: Path, plans: list[CompiledPlan], reasons: Iterable[Reason]) -> list[str]:
-    """Return what a state directory has in quarantine for some reasons, and what becomes of it."""
+    """Return lines on what a state directory has in quarantine for some reasons."""
     directory = StateDirectory(state)
     manifest = directory.manifest()
     found: Counter[tuple[str, str]] = Counter()
@@ -240,14 +248,15 @@ def waiting_lines(
 ) -> list[str]:
     """Return a table of reports by reason and plan, and how many the given plans would requeue.
 
-    Reports that wait and reports that are done are by reason and fingerprint, in hexadecimal.
+    ``waiting``, ``done``: numbers of reports that wait and that were requeued, by reason and plan
+    fingerprint in hexadecimal.
     """
     names = names_of(plans)
     cured = sum(rows for (_, plan), rows in waiting.items() if plan in names)
     first = f"{cured:,} reports would be requeued"
     if not waiting and not done:
         return [first]
-    # Those that can be cured first, then the most reports.
+    # Reports of known plans come first, then plans with the most reports.
     order = sorted(
         waiting.keys() | done.keys(),
         key=lambda each: (each[1] not in names, -waiting.get(each, 0), each),

@@ -1,14 +1,15 @@
-"""Requeue: messages that were quarantined for want of a plan, or of time, are counted afterwards.
+"""Requeues the quarantine of a state directory: counts messages whose plan was missing.
 
-A requeue is a commit like a run's, under the same lock: an intent that lists which messages of
-which quarantine files are taken, the same job, and a manifest that notes them as taken together
-with what they came to. Killed at any moment it is finished by the next requeue or run; done
-twice it finds nothing.
+It also counts records that were ahead of the reader's clock, once their time has come.
+
+A requeue is a commit like a run's, under the same lock, with the same job. Its intent lists which
+messages of which quarantine files are taken, and its manifest notes them as taken. If it is killed,
+the next requeue or run finishes it; a second requeue finds nothing.
 
 Messages go through the same decoding and the same step, with the append times by which they were
-judged first; a record that was ahead of the reader's clock, with its own. So what was late stays
-late, a period that is closed stays closed, a report that has been counted is a duplicate, and a
-pseudonym that is revoked stays so.
+judged first (a record that was ahead of the reader's clock has its own). So a late report stays
+late, a closed period stays closed, a report that has been counted is a duplicate, and a revoked
+pseudonym stays revoked.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ def requeue(
     wait: float = 0.0,
     clock: Callable[[], int] = now_ms,
 ) -> RunResult:
-    """Count what is in quarantine and can be counted now; the result's size is in reports.
+    """Count the messages in quarantine that can be counted now; the result's size is in reports.
 
-    ``plans``: those that were missing, where the state directory does not have them yet.
-    ``reasons``: some of those that can be cured. ``max_reports``: about so many a commit; bounds
-    memory. ``wait``: seconds to wait for a run that holds the directory. ``clock``: the time, ms:
-    records that are ahead of it are not counted. All else is as of
+    ``plans``: those that were missing, unless the state directory has them already. ``reasons``:
+    some of :data:`CURABLE`. ``max_reports``: about how many reports a commit takes, which bounds
+    memory. ``wait``: seconds to wait for a run that holds the directory. ``clock``: returns the
+    time, ms; records that are ahead of it are not counted. Other parameters are as for
     :func:`pipelines.bounded.run.aggregate`.
 
-    Raises ParameterError if a reason is none that can be cured, AggregationError if it cannot go
-    on; the last commit is then intact.
+    Raises ParameterError if a reason cannot be cured, AggregationError if it cannot go on; the last
+    commit is then intact.
     """
     check_reasons(reasons)
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.
@@ -97,7 +98,7 @@ def _rows(found: Iterable[Requeue]) -> int:
 
 
 def _parts(found: Iterable[Requeue], most: int) -> Iterator[tuple[Requeue, ...]]:
-    """Yield what is taken at once: of so many reports, or of one file and plan."""
+    """Yield what a commit takes: entries of at most so many reports, but at least one entry."""
     part: list[Requeue] = []
     for each in found:
         if part and _rows(part) + each.rows > most:

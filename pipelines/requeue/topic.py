@@ -1,8 +1,8 @@
-"""Requeue for a streaming job: from its topic of quarantine to the one by which it takes back.
+"""Requeues for a streaming job: from ``NAME-quarantine`` to ``NAME-requeue``, which the job reads.
 
-Both topics are read whole. Entries that the second has already, by job and key, are not sent again:
-killed in the middle, or done twice, nothing is given back twice, unless two do it at the same time;
-then the job finds duplicates.
+Both topics are read whole. An entry that the second has already, by job and key, is not sent again.
+So nothing is sent twice, even if a requeue is killed, or done again. If two are done at the same
+time, the job finds duplicates.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass
 class Found:
-    """Contents of a topic of quarantine for some reasons, by reason and plan, in reports."""
+    """The numbers of reports in a topic of quarantine, for some reasons."""
 
-    #: ``waiting`` and ``done``: by reason and fingerprint, in hexadecimal: what has not been given
-    #: back, and what has.
+    #: By reason and plan fingerprint in hexadecimal: reports that were not sent back, and reports
+    #: that were.
     waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
-    given_back: int = 0  #: reports of what was given back now
-    #: Records that are none of quarantine, or of a time that a broker does not take.
+    given_back: int = 0  #: how many reports were sent back now
+    #: Records that are no quarantine records, or have a time that a broker does not take.
     unreadable: int = 0
 
 
 class RequeueTopics:
     """The two topics beside those of reports.
 
-    ``name``: of the reports' topics, without epoch and partitions. ``plans``: those that the
-    streaming job has now. ``reasons``: some of those that can be cured. ``again``: whether what has
-    been given back already is given back once more, for a job that did not have the plan then: what
-    it has counted since are duplicates.
+    ``name``: the name of the reports' topics, without epoch and partitions. ``plans``: the plans
+    that the streaming job has now. ``reasons``: some of :data:`CURABLE`. ``again``: whether entries
+    that were sent back before are sent once more, for a job that did not have the plan then; those
+    that it has counted since are duplicates.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class RequeueTopics:
         self._again = again
 
     def waiting(self, progress: Progress) -> Found:
-        """Return what there is, and send nothing."""
+        """Return what waits and what was sent back, and send nothing."""
         found = Found()
         deque(self._curable(found, progress), maxlen=0)
         return found
 
     def requeue(self, progress: Progress) -> Found:
-        """Give back what the plans cure, and return what there was."""
+        """Send back the entries of known plans; return what there was."""
         found = Found()
 
         def cured() -> Iterator[Record]:
@@ -100,7 +100,10 @@ class RequeueTopics:
         return found
 
     def _curable(self, found: Found, progress: Progress) -> Generator[tuple[Record, int]]:
-        """Yield what waits, each once, as it is given back, with its reports; and count it."""
+        """Yield each waiting entry as a record to send, with its number of reports.
+
+        All entries are counted in ``found``.
+        """
         with connected(self._broker) as topics:
             topics.check_sink(self.target, self._stay)
         now = now_ms()
@@ -122,7 +125,7 @@ class RequeueTopics:
 
 
 def held(broker: Broker, name: str, progress: Progress) -> Iterator[tuple[str, Reject, bool]]:
-    """Yield what the topic ``NAME-quarantine`` holds: place, and whether it was given back.
+    """Yield the rejects in ``NAME-quarantine``, each with its place and whether it was sent back.
 
     The place is partition and offset, such as ``3/1200``. Records that cannot be read are left out.
     """
@@ -135,7 +138,7 @@ def held(broker: Broker, name: str, progress: Progress) -> Iterator[tuple[str, R
 def _entries(
     broker: Broker, origin: SinkTopic, target: SinkTopic, progress: Progress
 ) -> Iterator[tuple[str, Entry | None, bool]]:
-    """Yield the entries of a topic of quarantine, each once; None for what cannot be read."""
+    """Yield the entries of a topic of quarantine, each once; None for one that cannot be read."""
     with connected(broker) as topics:
         sizes = [topics.find(each).partitions for each in (origin, target)]
     back = {

@@ -2,9 +2,9 @@
 
 Answers are JSON, CSV, Parquet or Arrow, as ``?format=`` says. Rows come in pages, in the
 order of their keys: a page has a link to the next one. An answer has an ``ETag`` that changes with
-the results, so that one who asks again with ``If-None-Match`` is answered 304 at the cost of one
-small query. A refusal is a problem document (RFC 9457). Nothing can be changed here but notes on
-the axis of time, which can be added.
+the results, so that a client that asks again with ``If-None-Match`` gets 304 at the cost of one
+small query. A refusal is a problem document (RFC 9457). The only change that a client can make is
+to add a note on the axis of time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _logger = logging.getLogger(__name__)
 ROWS, MOST_ROWS = 1000, 10_000
 #: Bytes of answers that are kept while the results do not change, of all views together.
 _KEPT = 32 << 20
-#: Seconds after which a client may try again.
+#: Seconds after which a client may try again (``Retry-After``).
 _LATER = 5
 
 
@@ -81,7 +81,7 @@ class _Route(APIRoute):
             except BusyError as error:
                 return _unavailable(str(error))
             except (ResultsError, AggregationError) as error:
-                # Its text may name files and servers, which is not for everybody.
+                # The error may name files and servers, which not every client may know.
                 _logger.warning("%s", error)
                 return _unavailable("the results cannot be read now")
 
@@ -105,14 +105,14 @@ def _words(error: RequestValidationError) -> str:
 
 
 def _check_once(request: Request) -> None:
-    """Refuse a parameter that is given again, of which all but the last would be left out."""
+    """Refuse a parameter that is given twice, since FastAPI would use its last value alone."""
     for name in request.query_params:
         if name != "item" and len(request.query_params.getlist(name)) > 1:
             raise HTTPException(422, f"{name}: it is given more than once")
 
 
 def _is_storable(text: str) -> bool:
-    """Return whether every database takes a text."""
+    """Return whether every database can store a text: it has no NUL and no lone surrogate."""
     return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
@@ -129,7 +129,7 @@ def _time(text: object) -> datetime:
 
 
 def _decoded(cursor: object) -> object:
-    """Return the key in a cursor; whether it is one of a view is for the reader to say."""
+    """Return the key that a cursor encodes; the reader checks that it is a key of the view."""
     try:
         text = str(cursor)
         key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
@@ -154,20 +154,20 @@ _Cursor: TypeAlias = Annotated[
 
 
 class _Nothing(BaseModel):
-    """Parameters of addresses that are no views."""
+    """No parameters: any is refused. Queries with parameters are derived from this class."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class _RowsQuery(_Nothing):
-    """Parameters of all rows."""
+    """The parameters of every path that returns rows."""
 
     format: Format = Field("json", description="of the answer", examples=["csv"])
     collector: _Text | None = Field(None, description="only of this collector")
 
     @property
     def wanted(self) -> Any:
-        """Which rows are asked for."""
+        """The rows that are asked for, as the reader takes them."""
         names = set(Chosen.__dataclass_fields__) & set(type(self).model_fields)
         return Chosen(**{name: getattr(self, name) for name in names})
 
@@ -181,7 +181,7 @@ class _MetricQuery(_RowsQuery):
 
 
 class _RangeQuery(_MetricQuery):
-    """Parameters of a run of windows."""
+    """The parameters of a range: windows that are put together to one estimate."""
 
     metric: _Text = Field(description="of this metric", examples=["carrier"])
     since: _Time | None = Field(
@@ -247,7 +247,7 @@ class _OfKinds(_OfEstimates):
     kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
 
 
-#: The parameters of a view that has a column: those of the last that it has.
+#: The parameters of views, by column: a view takes those of the last column here that it has.
 _QUERIES = {
     "collector": _ViewQuery,
     "metric": _OfMetrics,
@@ -266,10 +266,10 @@ def create_router(
     ----------
     reader : ResultsReader
     public : bool
-        Whether the health of the jobs, budgets and rejections are left out: they are for those who
+        Whether to leave out health, alarms, budgets and rejections, which are for those who
         operate the collection.
     notes : Notes, optional
-        Marked on axes of time; the public cannot add to it.
+        The notes on the axis of time. With ``public`` they can be read, and none added.
     """
     router = APIRouter(prefix="/api/v1", route_class=_Route, tags=["results"])
     add = partial(_add, router, reader, KeptAnswers(_KEPT))
@@ -303,7 +303,7 @@ def create_router(
 
 
 def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
-    """Add the routes that read notes and, but for the public, add one."""
+    """Add the route that reads notes and, unless ``public``, the one that adds a note."""
 
     def read(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
         return _document(request, "notes", [each.model_dump(mode="json") for each in notes.read()])
@@ -325,7 +325,7 @@ def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     async def add(request: Request) -> Response:
-        # A page of another site can send other types without asking.
+        # Browsers send other content types from another site's page without a CORS preflight.
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise HTTPException(415, "a note must be sent as application/json")
         try:
@@ -371,7 +371,7 @@ def _add_route(
         responses=responses,
         response_class=Response,
     )
-    # The server leaves out the body.
+    # The server answers HEAD as GET, and leaves out the body.
     router.add_api_route(path, answer, methods=["HEAD"], include_in_schema=False)
 
 
@@ -394,7 +394,7 @@ def _answered(
     asked: tuple[object, ...],
     make: Callable[[str], Answer],
 ) -> Response:
-    """Return the answer in the format that is asked for, made anew where it is not kept."""
+    """Return the answer in a format: 304 if the client has it, else kept bytes or new ones."""
     revision = reader.revision()
     etag = f'"{revision}-{kind}"'
     headers = {"etag": etag, "cache-control": "no-cache"}

@@ -19,13 +19,14 @@ from pipelines.sinks.sql import database_url, first_line
 from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError
 
-#: A file that is written while it is read is read again.
+#: How often a read is tried if the file of the database changes meanwhile.
 ATTEMPTS = 5
 #: How long PostgreSQL may take to answer, s.
 _PATIENCE = 3
 #: How long a SQLite file may be locked, s.
 _LOCKED = 1.0
-#: By which a server that has gone without a word is noticed, as libpq takes it.
+#: libpq's options by which a connection to a server that has vanished ends within seconds; the
+#: first is in ms, intervals are in s.
 _KEEPALIVE = {
     "tcp_user_timeout": 5000,
     "keepalives_idle": 3,
@@ -67,7 +68,7 @@ class ReadOnlyDatabase:
     def __init__(self, url: str | sql.URL, kept: int = 0) -> None:
         self._url = database_url(url, ResultsError)
         self._sqlite = self._url.get_backend_name() == "sqlite"
-        #: The file of SQLite.
+        #: The file of a SQLite database; None for a server.
         self.file = Path(self._url.database or "") if self._sqlite else None
         self._kept = kept
         #: Whether tables of results lacked columns when they were last read.
@@ -75,7 +76,9 @@ class ReadOnlyDatabase:
         self._server: sql.Engine | None = None
 
     def read(self, query: Callable[[sql.Connection], T]) -> T:
-        """Return what a query returns in one read-only transaction; it may be called again.
+        """Call ``query`` in one read-only transaction and return its result.
+
+        The query is called again if the file has changed meanwhile, or lacks columns.
 
         Raises
         ------
@@ -99,11 +102,11 @@ class ReadOnlyDatabase:
                 except SQLAlchemyError:
                     if not self._lacking and self._is_lacking():
                         continue
-                    # It seems damaged where parts of it were read before a change, others after.
+                    # A file that changes while it is read can look damaged.
                     if before is None or before == self._stamp():
                         raise
                     continue
-                # Without its journal the file was read as if nobody could write it.
+                # A file without a journal was opened as immutable: look whether it has changed.
                 if before is None or before == self._stamp():
                     return found
             raise UnreadableError("the database changes all the time")
@@ -134,7 +137,7 @@ class ReadOnlyDatabase:
 
     @property
     def size(self) -> int | None:
-        """Bytes of a SQLite database; None of a server's."""
+        """Bytes of a SQLite database and its journal; None for a server."""
         if self.file is None:
             return None
         present = (path for path in (self.file, self._journal) if path.exists())
@@ -145,7 +148,7 @@ class ReadOnlyDatabase:
         return Path(f"{self.file}-wal")
 
     def _stamp(self) -> tuple[int, int] | None:
-        """Return by what a file without a journal is known to be unchanged; None if it has one."""
+        """Return a file's time of change, ns, and size; None for a server, or with a journal."""
         if self.file is None or not self.file.exists() or self._journal.exists():
             return None
         found = self.file.stat()
@@ -155,7 +158,7 @@ class ReadOnlyDatabase:
     def _connection(self) -> Iterator[sql.Connection]:
         with self._engine().connect() as connection:
             if self.file is not None:
-                # One snapshot for all that is read; Python's driver would take one a query.
+                # All reads share one snapshot; Python's driver would take one for each query.
                 connection.exec_driver_sql("BEGIN")
             yield connection
 
@@ -168,7 +171,7 @@ class ReadOnlyDatabase:
             raise NoResultsError(
                 f"there are no results in {self.file}: sotto aggregate writes them"
             )
-        # Without a journal nobody writes, and SQLite is kept from making files beside it.
+        # Without a journal nobody writes; ``immutable`` keeps SQLite from making files beside it.
         return _sqlite(self.file.absolute(), immutable=not self._journal.exists())
 
 

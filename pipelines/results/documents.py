@@ -1,12 +1,13 @@
 """The documents of a topic of estimates: canonical JSON, one key each; the newest revision counts.
 
-Aggregation runs and streaming jobs publish them, sinks read them; ``docs/spec/formats.md``
-describes every field; their objects have the fields of :mod:`pipelines.results.records`. A document
-is a function of what it is about, so publishing it twice changes nothing: of each job and key, a
-consumer keeps the document with the highest revision.
+Aggregation runs and streaming jobs publish documents, sinks read them. There are four kinds: of a
+window with its estimates, of a budget period, of rejected reports, and of a job's health. Their
+objects have the fields of :mod:`pipelines.results.records`; ``docs/spec/formats.md`` describes
+every field. Publishing a document twice changes nothing: for each job and key, a consumer keeps
+the document with the highest revision.
 
-Only what every database can store is accepted: whoever may write to a topic must not be able to
-stop those who read it.
+:func:`parse` accepts only what every database can store: whoever may write to a topic must not be
+able to stop those who read it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ from sotto.errors import FormatError
 
 SCHEMA = 1
 
-#: When a window was published: before its end by the log's clock, as the clock passed it, after.
+#: When a window was published. A run has ``early`` before the log's clock has reached the window's
+#: end, ``on_time`` the first time after that, then ``late``. A streaming job takes the time at
+#: which the window is complete in place of its end.
 Pane: TypeAlias = Literal["early", "on_time", "late"]
 
 Row: TypeAlias = Mapping[str, object]
@@ -81,13 +84,13 @@ _CHECKED: Mapping[Kind, Any] = {
 
 @dataclass(frozen=True)
 class _Object:
-    """Has pydantic check that a value is an object with fields of these types, and no others."""
+    """A type for pydantic: an object with fields of these types, and no others."""
 
     name: str
     fields: Mapping[str, Any]
 
     def of(self, row: Row) -> dict[str, object]:
-        """Return the object of a row, whose other columns are left out."""
+        """Return the fields of this object from a row; one that the row lacks is None."""
         return {name: row.get(name) for name in self.fields}
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
@@ -96,7 +99,7 @@ class _Object:
 
 
 def _of_record(record: type, *without: str) -> _Object:
-    """Return the object of a record, without fields that what it is a part of has."""
+    """Return the object of a record; ``without`` are fields that the object around it has."""
     fields = stored_fields(record, *without)
     return _Object(record.__name__, {each.stored: _checked(each) for each in fields})
 
@@ -141,16 +144,16 @@ _HEALTH = _Object(
 
 
 class Document(BaseModel, ABC):
-    """The common part of all documents.
+    """The base of all documents.
 
-    One that is read was checked. One that is made of rows is checked when :attr:`record` is asked
-    for, since a database takes its rows as they are.
+    :func:`parse` checks a document that it reads. A document that is made of rows is not checked
+    before :attr:`record` serializes it: a SQL sink stores its rows as they are.
     """
 
     model_config = ConfigDict(frozen=True, **_STRICT)
     #: The fields that tell a document from all others of its kind.
     key_names: ClassVar[tuple[str, ...]] = ("collector",)
-    #: Records of which a document has all rows that have its key.
+    #: The records of which :meth:`rows` returns all rows with the document's key.
     records: ClassVar[tuple[type, ...]]
 
     schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)] = SCHEMA
@@ -182,13 +185,13 @@ class Document(BaseModel, ABC):
         return _parsed(value).key, value
 
     def content(self) -> dict[str, object]:
-        """Return what the JSON has."""
+        """Return the fields of the JSON."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {"schema": found.pop("schema_"), **found}
 
     @abstractmethod
     def rows(self) -> dict[type, list[Row]]:
-        """Return all rows with the document's key, by record; columns are named as stored."""
+        """Return all rows with the document's key, by class of record, under stored names."""
 
     @property
     def _about(self) -> Mapping[str, Any]:
@@ -205,9 +208,9 @@ class WindowDocument(Document):
     pane: Pane
     window: Annotated[dict[str, Any], _WINDOW]
     alarms: tuple[Annotated[dict[str, Any], _ALARM], ...]
-    #: The field ``segment`` is left out of those of all reports.
+    #: An estimate of all reports has no field ``segment`` in JSON.
     estimates: tuple[Annotated[dict[str, Any], _ESTIMATE], ...]
-    #: Left out where the plan has none.
+    #: In JSON the field is left out if there are none.
     segments: tuple[Annotated[dict[str, Any], _SEGMENT], ...] = ()
 
     @classmethod
@@ -306,7 +309,10 @@ class PeriodDocument(Document):
 
 
 class RejectsDocument(Document):
-    """Numbers of reports by reason: all rejected, and those requeued since, None if not known."""
+    """How many reports were rejected, by reason, and how many of these were requeued since.
+
+    ``requeued`` is None if that is not known.
+    """
 
     records = (Rejection,)
 
@@ -410,7 +416,7 @@ def _parsed(value: bytes) -> Document:
 def _reason(error: ValidationError) -> str:
     """Return which field is invalid and why, without any of its content."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    # Other parts of the path are from the document.
+    # Only names of fields are repeated: any other part of the path comes from the document.
     path = ".".join(str(part) for part in first["loc"] if part in _FIELDS or isinstance(part, int))
     reason = first["msg"] if first["type"] == "value_error" else first["type"]
     return f"{path}: {reason}" if path else reason
@@ -421,7 +427,7 @@ def _canonical(value: object) -> bytes:
 
 
 def _finite(value: object) -> object:
-    """Return a value that JSON has: null for what is not finite, lists for tuples."""
+    """Return a value that JSON can hold: None for a number that is not finite, lists for tuples."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):

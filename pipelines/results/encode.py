@@ -1,4 +1,7 @@
-"""Rows as JSON, CSV, Parquet or Arrow, with the view's columns and what they mean; and in files."""
+"""Writes rows as JSON, CSV, Parquet or Arrow, with the view's columns and their meanings.
+
+The HTTP interface writes its answers, and ``sotto export`` its files, by these functions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from pipelines.results.views import RowSet, View
 from sotto.csv_cells import write_csv_rows
 from sotto.plan.files import checked_output, open_beside
 
-#: Writes rows, which come some at a time, to a file.
+#: Writes batches of rows to a file.
 Writer: TypeAlias = Callable[[RowSet, Iterable[Sequence[Row]], IO[bytes]], None]
 
 _TYPES: Mapping[Kind, Any] = {
@@ -86,7 +89,7 @@ def write_json(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) 
 
 
 def write_csv(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
-    """Write a line a row under names; lists are JSON, and what is null is empty."""
+    """Write a line of names, then a line for each row; a list is JSON, and null is empty."""
     text = io.TextIOWrapper(file, "utf-8", newline="")
     names = [each.name for each in view.columns]
     write_csv_rows(text, names, (each for rows in batches for each in objects(view, rows)))
@@ -95,14 +98,14 @@ def write_csv(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -
 
 
 def write_parquet(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
-    """Write Apache Parquet, a row group a batch."""
+    """Write Apache Parquet, one row group for each batch."""
     with pq.ParquetWriter(file, arrow_schema(view)) as writer:
         for rows in batches:
             writer.write_batch(arrow_batch(view, rows))
 
 
 def write_arrow(view: RowSet, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
-    """Write an Arrow IPC file (Feather), a record batch a batch."""
+    """Write an Arrow IPC file (Feather), one record batch for each batch."""
     with pa.ipc.new_file(file, arrow_schema(view)) as writer:
         for rows in batches:
             writer.write_batch(arrow_batch(view, rows))
@@ -120,11 +123,11 @@ WRITERS: Mapping[str, Writer] = {
 def export(reader: ResultsReader, files: Mapping[Path, View], format: str) -> dict[Path, int]:
     """Write each view to its file, as of one moment, and return how many rows each file has.
 
-    Files that are there are replaced once all are written; links are followed. ``format``:
-    ``parquet``, ``csv``, ``arrow`` or ``json``.
+    Existing files are replaced only once all are written; symbolic links are followed.
+    ``format``: ``parquet``, ``csv``, ``arrow`` or ``json``.
 
-    Raises ResultsError if the results cannot be read, ParameterError where no file can be, OSError
-    if one cannot be written.
+    Raises ResultsError if the results cannot be read, ParameterError if a path cannot be that of a
+    file, OSError if a file cannot be written.
     """
     paths = {view.name: checked_output(path) for path, view in files.items()}
 

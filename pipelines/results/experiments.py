@@ -1,14 +1,15 @@
-"""One result of an experiment over all its windows, from what is published of each.
+"""The result of an experiment over all its windows, from the published rows of each window.
 
-Counts of all complete windows are added, and compared once. The interval for all looks together
-knows how often one device can be among them, ``repeats``: reports of a device in several windows
-are in the same arm, so that the chance of that assignment comes back in each. For the same reason
-windows are never multiplied. The metric that decides, where a plan declares one, is also compared
-with boundaries at the planned looks (:mod:`mechanisms.looks`).
+The reports of all complete windows are added, and the arms are compared once. A device that reports
+in several windows is in the same arm in each, so that the chance of its assignment comes back.
+Windows are therefore not independent, and their martingales are never multiplied; the interval for
+all looks takes ``repeats``, the most reports that one device can have among those that are added.
+The metric that decides, if the plan declares one, is also compared with boundaries at the planned
+looks (:mod:`mechanisms.looks`).
 
-A window's row has the reports and the averages of both arms, rounded to a small part of their
-errors. Intervals for all looks are therefore wider than those of the counts if reports have more
-than two scores (:func:`mechanisms.experiments.at_ends`).
+A window's row has the number of reports and the average of each arm, and no counts; averages are
+rounded to a small part of their errors. So the intervals for all looks are wider than counts would
+give if reports have more than two scores (:func:`mechanisms.experiments.at_ends`).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from pipelines.results.records import ArmEffect, EstimateRecord, MetricKey
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.segments import PlannedDecision
 
-#: The probability with which the smallest difference that is stated is found.
+#: The probability with which a true difference as large as ``smallest_found`` is found.
 POWER = 0.8
-#: Items that say the contrary of another one.
+#: Pairs of items of which the first is the complement of the second, and says nothing new.
 _CONTRARY = {("false", "true"), ("no", "yes")}
 
 
@@ -90,7 +91,7 @@ def _of_metric(
 
 
 def _counts(planned: PlannedDecision | None, row: EstimateRecord) -> bool:
-    """Return whether a window is of the experiment."""
+    """Return whether a window lies in the planned time of an experiment, if that is planned."""
     start, end = milliseconds(row.window_start), milliseconds(row.window_end)
     return planned is None or planned.start <= start < end <= planned.end
 
@@ -118,10 +119,10 @@ def _why_nothing(rows: Sequence[EstimateRecord]) -> str:
 def _repeats(
     plan: CompiledPlan, metric: CompiledMetric, rows: Sequence[EstimateRecord]
 ) -> tuple[list[tuple[list[EstimateRecord], int]], int]:
-    """Return windows in groups, the most reports of a device in each, and those in all of them.
+    """Return groups of windows, each with the most reports of one device, and the most in all.
 
-    A device reports so often in each cycle of panels, which is a budget period without panels. A
-    group has the windows that begin in the same cycle.
+    A device reports at most ``metric.limit`` times in each cycle of panels; without panels a cycle
+    is one budget period. A group has the windows that begin in the same cycle.
     """
 
     def cycles(row: EstimateRecord) -> range:
@@ -139,7 +140,7 @@ def _repeats(
 
 @dataclass(frozen=True)
 class _PooledArms:
-    """The windows of an item in an arm and in the first one, put together."""
+    """All windows of one item put together, for one arm and the first arm."""
 
     plan: CompiledPlan
     metric: CompiledMetric
@@ -164,12 +165,12 @@ class _PooledArms:
         return _repeats(self.plan, self.metric, self.rows)[1]
 
     def until(self, time: int) -> _PooledArms:
-        """Return the windows that end by a time (ms) alone."""
+        """Return only the windows that end by a time, ms."""
         rows = [row for row in self.rows if milliseconds(row.window_end) <= time]
         return replace(self, rows=rows)
 
     def average(self, rows: Sequence[EstimateRecord], *arms: int) -> tuple[float, float]:
-        """Return the reports and the average of the first arm, 0, of the arm, 1, or of both."""
+        """Return reports and average of ``arms``: 0 is the first arm, 1 the one beside it."""
         pairs = [row.arms[arm] for row in rows if row.arms for arm in arms]
         reports = sum(n for n, _ in pairs)
         return reports, sum(n * mean for n, mean in pairs) / reports
@@ -190,27 +191,30 @@ class _PooledArms:
         return difference(both[0], both[1], error=error, repeats=self.repeats)
 
     def variances(self) -> tuple[float, float]:
-        """Return the variance of the difference: what devices keep, and what is drawn anew.
+        """Return two parts of the difference's variance: what devices keep, and what is drawn anew.
 
-        The larger of two: that of arms which both vary as their common average says, as they do if
-        they do not differ, and that of arms which vary as their own ones say. The first is the
-        larger where arms have as many reports as each other, as devices are spread over them; for a
-        small arm beside a large one that varies less it is too small. The second is too small where
-        few reports differ by chance: two arms of 20 devices would be found to differ in 7 % of
-        experiments without a difference, not in 5 % (J. L. Fleiss, B. Levin, M. C. Paik,
-        "Statistical Methods for Rates and Proportions", Wiley 2003, section 3.1).
+        Devices keep their values and permanent noise from one window to the next.
+
+        Two variances are computed, and the larger is returned. The first takes both arms to vary as
+        their common average says, which is so if they do not differ. The second takes each arm to
+        vary as its own average says. The first is the larger if both arms have about as many
+        reports, as they have when devices are spread evenly; it is too small for a small arm beside
+        a large one that varies less. The second is too small if few reports differ by chance: it
+        would find that two arms of 20 devices differ in 7 % of experiments without a difference,
+        not in 5 % (J. L. Fleiss, B. Levin, M. C. Paik, "Statistical Methods for Rates and
+        Proportions", Wiley 2003, section 3.1).
         """
         common = self.average(self.rows, 0, 1)[1]
         return max(self._variances(common, common), self._variances(*self.means), key=sum)
 
     def _variances(self, *means: float) -> tuple[float, float]:
-        """Return the parts of the variance where arms vary as these averages of theirs say."""
+        """Return both parts of the variance if arms vary as these averages say, the first first."""
         groups, _ = _repeats(self.plan, self.metric, self.rows)
         times = [most for _, most in groups]
         scale, kept, anew = self.scored.high - self.scored.low, 0.0, 0.0
         part = shared_part(self.metric)
-        # The mean of all windows: a spread is concave, so that spreads of the noisy means of
-        # windows would be too small.
+        # The mean is that of all windows: the spread is a concave function of the mean, so spreads
+        # at the noisy means of single windows would be too small on average.
         for which, average in enumerate(means):
             mean = min(max((average - self.scored.low) / scale, 0.0), 1.0)
             spreads = np.full(len(groups), mean * (1 - mean))
@@ -224,7 +228,7 @@ class _PooledArms:
 def _looked(
     pooled: _PooledArms, planned: PlannedDecision, error: float, newest: int
 ) -> dict[str, Any]:
-    """Return what planned looks found; one is taken once all windows that end by then are complete.
+    """Return what planned looks found; one is taken once all windows that end by it are complete.
 
     ``newest``: when the newest complete window begins (ms).
     """
@@ -271,8 +275,8 @@ def _effect(
         chance = NormalDist().inv_cdf(POWER)
         smallest = (found.high - found.low) / 2 + chance * math.sqrt(kept + anew)
     else:
-        # Reports come until the end as they have come, from the same devices where they can. None
-        # come after it, so that windows which were left out until then are missing for good.
+        # It is assumed that reports go on coming until the planned end, from the same devices if
+        # these can report again. None come after it, so windows left out by then stay missing.
         length = planned.end - planned.start if said["next_look"] else 0
         part = min(len(starts) * pooled.metric.window / max(length, 1), 1.0)
         again = pooled.plan.period_of(planned.end - 1) // pooled.metric.panel

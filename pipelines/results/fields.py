@@ -52,9 +52,9 @@ class About:
     text : str
         What it means, for people.
     example : object
-        Of examples in the description of the HTTP interface; None for one of its kind.
+        The example in the description of the HTTP interface; None for the usual one of its kind.
     stored : str
-        Its name in tables and documents, if that is another one.
+        Its name in tables and documents, if that differs.
     key : bool
         Whether it is a part of the key of a row.
     small : bool
@@ -62,13 +62,13 @@ class About:
     micro : bool
         Whether a number is stored as an integer of millionths.
     absent : object
-        What it is where an earlier release wrote nothing; None if all wrote it.
+        The value that stands for what earlier releases did not write; None if all wrote the field.
     rounding : Rounding, optional
-        Of a figure that is computed from payloads, and so null where it is withheld.
+        How the figure is rounded, if it is computed from payloads; it is null where it is withheld.
     computed : bool
         Whether views compute it, and it is not stored.
     heading : str
-        Of the column in which people are shown it in a terminal, if that shows it.
+        The heading of its column in ``sotto estimates``; empty if the terminal does not show it.
     """
 
     text: str
@@ -127,7 +127,7 @@ def milliseconds(time: datetime) -> int:
 
 
 def moment(milliseconds: int) -> datetime:
-    """Return a time in UTC; the first or the last that there is for what lies beyond."""
+    """Return a time in UTC; the first or last one of Python for a time that lies beyond."""
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -135,7 +135,7 @@ def moment(milliseconds: int) -> datetime:
         return limit.replace(tzinfo=UTC)
 
 
-#: How what a column holds becomes a part of a record.
+#: How the value of a column is converted to that of a record's field, by kind.
 CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
     "time": moment,
     "integers": tuple,
@@ -145,7 +145,7 @@ CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
 
 
 def record_of(record: type[T], row: Mapping[str, Any]) -> T:
-    """Return a record of a row as the tables have it, whose fields are all stored."""
+    """Return a record of a row, which has each of its fields under the stored name."""
     values = {}
     made: Any = record
     for each in fields_of(made):

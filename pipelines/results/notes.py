@@ -38,7 +38,7 @@ _LIST = tuple[TimeNote, ...]
 
 
 class Notes:
-    """The notes of a file, which is a list of YAML, read again whenever it has changed.
+    """The notes of a file, which is a list of YAML; each :meth:`read` reads the file.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ class Notes:
     def add(self, note: TimeNote) -> None:
         """Append a note; it is on the disk when this returns.
 
-        ParameterError, and nothing is written, if the file could not be read with it; OSError if
-        the disk is full, and no part of it stays.
+        Raises ParameterError, and writes nothing, if the file could not be read with the note;
+        OSError if the disk is full, and then no part of the note stays.
         """
-        # The file's last line may have no end.
+        # The line break in front is for a file whose last line has none.
         more = f"\n- {json.dumps(note.model_dump(mode='json'), ensure_ascii=False)}\n".encode()
         with self._lock, open(self._path, "ab", buffering=0) as file:
             read_yaml(self._path, _LIST, [], more.decode())

@@ -1,4 +1,4 @@
-"""What OpenAPI says of the answers of ``/api/v1``, made of what the views say of their columns."""
+"""The OpenAPI description of the answers of ``/api/v1``, made from the columns of the views."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def answers(name: str, item: Schema) -> Answers:
 
 
 def refused(*statuses: int) -> Answers:
-    """Return the answers to a request that is not as it should be."""
+    """Return the answers that refuse a request, by status."""
     return {each: {"description": _REFUSED[each], "content": _PROBLEM} for each in statuses}
 
 
 def page_of(view: RowSet) -> Answers:
-    """Return the answers of the route of rows."""
+    """Return the answers of a route whose rows have the columns of ``view``, a page at a time."""
     columns = {each.name: _column(each) for each in view.columns}
     found = answers(view.name, {"type": "object", "properties": columns, "required": list(columns)})
     content = found[200]["content"]

@@ -1,4 +1,4 @@
-"""Figures of ordered values as people read them, made of those that are published.
+"""Figures of ordered values as people read them, computed from those that are published.
 
 A mean of ranks says little about bins, steps or ages. Pages show instead which share did something
 at least once, came to the last step, or how old devices are.
@@ -20,15 +20,15 @@ _Row = TypeVar("_Row", bound=EstimateRecord | RangeEstimate | RangeComparison)
 _MetricOf: TypeAlias = Callable[[MetricKey], CompiledMetric | None]
 #: Items of the two estimates between which a mean lies where reports do not tell values apart.
 BOUNDS = ("at least", "at most")
-#: Kinds of figures that are made of published ones, and the kinds of these.
+#: Kinds of figures that are computed here, each with the published kind that it is made from.
 ASKED = {"beyond": "cdf", "reached": "share"}
 
 
 def asked_of(metric: CompiledMetric | None) -> tuple[str, str] | None:
-    """Return kind and item of the share that people ask for first; None where there is none.
+    """Return kind and item of the share that people ask for first; None if there is none.
 
-    That is the share of the last step, or of numbers beyond the first bin. Missing values are in
-    no bin, so that the latter would count them.
+    It is the share that reached the last step, or of numbers beyond the first bin. A metric whose
+    values can be missing has none: those are in no bin, so the share beyond one would count them.
     """
     if metric is None or metric.type != "ordinal" or metric.missing:
         return None
@@ -61,9 +61,10 @@ def metrics_of(plans: Iterable[CompiledPlan]) -> dict[MetricKey, CompiledMetric]
 
 
 def readable(rows: Iterable[_Row], metric_of: _MetricOf) -> list[_Row]:
-    """Return estimates with two bounds of a mean as one figure, and with the shares asked for.
+    """Return estimates as people read them: two bounds of a mean are one figure (:func:`one_mean`).
 
-    Ages are in steps of the age, not in ranks.
+    The share of :func:`asked_of` is added after the figure that it is computed from. A mean age is
+    in steps of the age, not in ranks.
     """
     found = []
     for row in one_mean(rows):
@@ -82,9 +83,9 @@ def readable(rows: Iterable[_Row], metric_of: _MetricOf) -> list[_Row]:
 def steps_reached(
     rows: Iterable[EstimateRecord], metric: CompiledMetric | None
 ) -> list[EstimateRecord]:
-    """Return which share came to each step of a funnel but the first, or further; else none.
+    """Return the share that reached each step of a funnel but the first; none of other metrics.
 
-    That is what the share up to the step before leaves, with the same interval.
+    It is 1 less the share that came no further than the step before, whose interval it mirrors.
     """
     kind, _ = asked_of(metric) or ("", "")
     following = dict(pairwise(metric.labels)) if metric and kind == "reached" else {}
@@ -96,9 +97,10 @@ def steps_reached(
 
 
 def of_range(rows: Iterable[_Row], metric_of: _MetricOf) -> list[_Row]:
-    """Return the same of a range, or of two compared, without mean ranks beside what is asked.
+    """Return :func:`readable` figures of a range, or of a comparison, without superfluous ones.
 
-    A value with an unbiased share has no most likely one besides.
+    A mean rank is left out beside the share of :func:`asked_of`, and the most likely share of a
+    value (kind ``share``) beside its unbiased one (``group``).
     """
     found = readable(rows, metric_of)
     asked = {(row.key, row.segment) for row in found if row.kind in ASKED}
@@ -131,9 +133,10 @@ def _moved(row: _Row, offset: float, sign: int = 1) -> _Row:
 def one_mean(rows: Iterable[_Row]) -> list[_Row]:
     """Return estimates in which two bounds of a mean are one figure, as people read it.
 
-    Reports that do not tell some values apart leave a mean between two bounds. The figure is their
-    middle; its interval begins at the lower end of one and ends at the upper end of the other.
-    Differences of bounds are no bounds of a difference, and stay two.
+    Reports that do not tell some values apart leave a mean between two bounds. The figure is the
+    middle of the two; its interval begins at the lower end of the first bound's and ends at the
+    upper end of the second's. Rows of a comparison stay two, since differences of bounds are no
+    bounds of a difference.
     """
     found: list[_Row] = []
     for row in rows:
@@ -151,7 +154,8 @@ def _middle(least: _Row, most: _Row) -> _Row:
             low, high = getattr(least, name), getattr(most, name)
             changed[name] = None if None in (low, high) else (low + high) / 2
     if isinstance(least, EstimateRecord) and isinstance(most, EstimateRecord):
-        # One forged report widens the interval below by what it does to one, above to the other.
+        # A forged report that raised the lower bound widens the interval downwards; one that
+        # lowered the upper bound widens it upwards.
         known = zip(least.reach or (), most.reach or (), strict=False)
         changed["reach"] = tuple((up, down) for (up, _), (_, down) in known) or None
     elif isinstance(least, RangeEstimate):

@@ -1,4 +1,8 @@
-"""Estimates as ``sotto estimates`` prints them: which are asked for, and in lines for people."""
+"""The output of ``sotto estimates``: chooses the estimates that are asked for, and lays them out.
+
+:class:`EstimateChoice` reads rows; :func:`table`, :func:`ranges`, :func:`effects` and
+:func:`retention` return them as lines for people.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +42,9 @@ _OfRange: TypeAlias = RangeEstimate | RangeComparison
 #: The columns that name a window.
 Window: TypeAlias = tuple[Any, ...]
 
-#: Names of the ends of what the truth may be if reports are forged.
+#: The columns between which the truth lies if a share of the reports is forged.
 _UNDER = ("under_low", "under_high")
-#: Columns of figures, as they are stored; the interval follows the first one.
+#: Headings of figures by stored column; the interval is printed after the first figure.
 _FIGURES = {each.stored: each.about.heading for each in fields_of(EstimateRecord)}
 _FIRST, *_OTHERS = (name for name, heading in _FIGURES.items() if heading)
 _EFFECT_HEADS = (
@@ -68,10 +72,10 @@ class EstimateChoice:
     #: A time, ms, that is in the window.
     window: int | None = None
     collector: str | None = None
-    #: Names of segments, such as ``os,app_version``; or one segment, such as ``os=linux``.
+    #: Names of attributes, such as ``os,app_version``, or one segment, such as ``os=linux``.
     by: str | None = None
     segment: str | None = None
-    #: A share of forged reports: what the truth may be then is added to each row.
+    #: A share of forged reports; each row then also has the ends of what the truth may be.
     under: float | None = None
 
     @property
@@ -142,7 +146,7 @@ def _window(row: Row) -> Window:
 
 
 def _of_windows(alarms: Sequence[Alarm], rows: Sequence[Row]) -> dict[Window, list[str]]:
-    """Return what alarms say of windows, of those that estimates are of."""
+    """Return the messages of alarms by window, for the windows that rows are of."""
     found: dict[Window, list[str]] = {_window(row): [] for row in rows}
     for alarm in alarms:
         window = (*alarm.key, milliseconds(alarm.window_start))
@@ -159,9 +163,10 @@ def _under(row: Row, share: float) -> dict[str, object]:
 def under_of(
     low: Any, high: Any, reach: Any, by_level: Any, share: float
 ) -> tuple[float, float] | None:
-    """Return the ends of what the truth may be if a share of an interval's reports is forged.
+    """Return the ends between which the truth lies if a share of the reports is forged.
 
-    None where no such bound is known.
+    ``low`` and ``high`` are those of the interval without forgers, ``reach`` and ``by_level`` the
+    fields ``reach`` and ``reports_by_level`` of the row. None if no such bound is known.
     """
     if low is None or high is None or reach is None:
         return None
@@ -170,7 +175,7 @@ def under_of(
 
 
 def _chosen(segment: str, by: str | None, only: str | None) -> bool:
-    """Return whether the rows of a segment are asked for; of all reports where nothing is said."""
+    """Return whether rows of a segment are asked for: of all reports if neither option is given."""
     if by is not None:
         return sorted(names_of(segment)) == sorted(by.split(","))
     return sorted(segment.split(",")) == sorted((only or "").split(","))
@@ -185,9 +190,9 @@ def table(
 ) -> list[str]:
     """Return estimates, in the database's order, for people to read: a block a metric and window.
 
-    ``alarms`` are what they say, by window, below its first block; ``everything`` is also what
-    mostly is too much; ``under`` is the share of forged reports of which rows have what the truth
-    may be.
+    ``everything``: whether to print rows that :func:`_matters` leaves out, too. ``alarms``:
+    messages by window, printed below its first block. ``under``: the share of forged reports for
+    which rows have ``under_low`` and ``under_high``.
     """
     rows = [row for row in rows if row["kind"] not in OF_EXPERIMENTS]
     if not rows:
@@ -210,7 +215,7 @@ def table(
 
 
 def _matters(row: Row, told: Container[Window]) -> bool:
-    # A value that reports tell from all others has an unbiased share, which says more.
+    # A value that reports tell from all others also has an unbiased share (``group``): print that.
     if row["kind"] == "share":
         return _item(row) not in told
     return row["kind"] not in ("cdf", "bit", "string") or bool(row["significant"])
@@ -234,7 +239,7 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     rest = (*(_FIGURES[each] for each in _OTHERS), "reports", "method")
     heads: tuple[str, ...] = ("", _FIGURES[_FIRST], "95 % interval", *share, *rest)
     cells = [heads, *(_cells(row, under=under is not None) for row in rows)]
-    # Windows of earlier releases, for one, have no figures of forgers.
+    # Empty columns are left out; figures of forgers, for example, are not in old windows.
     filled = [column for column in zip(*cells, strict=True) if any(column[1:])]
     right = [at > 0 for at in range(len(filled))]
     return [f"  {line}" for line in aligned([*zip(*filled, strict=True)], right)]
@@ -360,7 +365,7 @@ def _effect(row: ArmEffect) -> tuple[str, ...]:
 def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None = None) -> list[str]:
     """Return estimates of ranges, or how they differ, for people: a block a metric and segment.
 
-    ``under`` is the share of forged reports of which rows have what the truth may be.
+    ``everything`` and ``under`` are as for :func:`table`.
     """
     lines: list[str] = []
     compared = any(isinstance(row, RangeComparison) for row in found)
@@ -381,7 +386,7 @@ def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None =
 
 
 def who_answered(found: Sequence[RangeComparison]) -> str:
-    """Return how far chance in who answered may move these differences; empty where it is none."""
+    """Return a sentence on how far chance in who answered may move these differences, or ""."""
     chance = max((row.by_who_answered for row in found), default=0.0)
     text = (
         f"Chance in who answered may move these differences by up to ± {100 * chance:.3g} "
@@ -395,7 +400,7 @@ def _told(value: float | None, *end: float | None) -> str:
 
 
 def retention(found: Sequence[RetentionRate]) -> list[str]:
-    """Return which part of new devices came again, for people to read: a line a window and age."""
+    """Return what part of new devices came again, for people to read: a line a window and age."""
     if not found:
         return ["none: it takes estimates of the measure age, in two windows as long as its steps"]
     return columns(

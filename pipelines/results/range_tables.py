@@ -1,4 +1,9 @@
-"""Estimates of a range from the sum of its windows' published tables, in a state directory."""
+"""Estimates of a range from the sum of its windows' published tables.
+
+Quantiles, distributions and strings are no averages over windows: their counts have to be added
+first. Only a state directory has the tables of counts. :class:`ResultsReader` uses this module if
+it was given a state directory.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,7 @@ class RangeTables:
         self._pages: dict[int, Mapping[WindowKey, PublishedWindow]] = {}
 
     def __call__(self, runs: Sequence[WindowRun]) -> list[Mapping[ItemKey, PooledItem]]:
-        """Return what is no average over reports, of runs of one metric's windows, in their order.
+        """Return, for each run of one metric, its estimates that are no averages over reports.
 
         Raises LostFileError if a commit has removed the tables meanwhile.
         """
@@ -72,11 +77,11 @@ class _Sum:
         self.run, self.windows = run, 0
         self.counts = np.zeros((len(run.metric.ladder), mechanism.count_length), dtype=np.int64)
         self.cycles: dict[int, int] = defaultdict(int)
-        #: All windows tell these strata apart.
+        #: How many strata every window that was added tells apart.
         self.strata = len(mechanism.joins[-1])
 
     def add(self, start: datetime, made: Publication) -> None:
-        """Add the tables of a window's segments that belong to the part."""
+        """Add the tables of those segments of a window that belong to the run."""
         names, before = self.run.pieces.get(start, ()), int(self.counts.sum())
         for piece in (*slices(made.plan.attributes), *made.unions):
             if piece.name in names:

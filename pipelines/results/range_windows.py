@@ -1,7 +1,9 @@
 """The windows of a range, and the segments that they have in common.
 
-A window that is withheld or not complete yet is left out, and segments are those of the coarsest
-partition in which no window withholds anything.
+A window that is withheld or not complete yet is left out. Windows may publish different segments,
+such as ``os=linux`` in one and ``os=linux or mac`` in the next. So segments of any windows that
+have a value in common are joined, and a joined segment is left out if some window withholds one of
+its values.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text, parse_time
 from sotto.plan.segments import label
 
-#: The published segments of a window that a segment of the range is made of, by the window's start.
+#: By start of a window: its published segments that one segment of the range is made of.
 Pieces: TypeAlias = Mapping[datetime, Sequence[str]]
 #: The values of one combination of attributes, in the attributes' order.
 _Values: TypeAlias = tuple[str, ...]
@@ -45,9 +47,9 @@ class WindowRange:
         Names of attributes, such as ``os`` or ``os,app_version``: each of their segments, in the
         place of ``segment``.
     collector, plan, version : optional
-        Only of these.
+        If given, only windows of these.
     under : float in [0, 1], optional
-        A share of forged reports: estimates then have what the truth may be.
+        A share of forged reports: estimates then also say between which ends the truth lies.
     """
 
     metric: str
@@ -86,7 +88,7 @@ class WindowRange:
         )
 
     def holds(self, window: Window) -> bool:
-        """Return whether a window lies within."""
+        """Return whether a window lies wholly within the range."""
         after = self.since is None or self.since <= window.window_start
         return after and (self.until is None or window.window_end <= self.until)
 
@@ -115,7 +117,7 @@ def runs_of(
 
     ``windows``: all windows of the metric and their segments, by metric and time.
 
-    Raises ParameterError if nothing is asked for that there is.
+    Raises ParameterError if nothing of what is asked for exists.
     """
     if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
         raise ParameterError(f"a range must end after it begins; got {_span(wanted)}")
@@ -200,7 +202,7 @@ class _Metric:
         for start, windows in list(self.segments[names].items()):
             shown = [each for each in windows if each.withheld is None]
             if not shown:
-                # As a whole window that is withheld, it is left out.
+                # A window that withholds all these segments is left out, as a withheld window is.
                 del self.segments[names][start]
                 continue
             own = {each.segment: combinations(each.segment) for each in windows}
@@ -220,11 +222,11 @@ class _Metric:
             yield self._name(names, values), pieces
 
     def _name(self, names: _Values, values: frozenset[_Values]) -> str:
-        """Return what a set of combinations of values is called."""
+        """Return the name of a segment that has these combinations of values."""
         listed = {each.name: each.values for each in self.plan.attributes}
 
         def place(values: _Values) -> list[tuple[int, str]]:
-            """Return where values are sorted; those that the plan does not list come first."""
+            """Return the sort key of values; those that the plan does not list come first."""
             own = (listed.get(name, ()) for name in names)
             return [
                 (known.index(value) if value in known else -1, value)

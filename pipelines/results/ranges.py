@@ -1,14 +1,14 @@
 """Estimates of any run of windows, in all or by segment, and how two of them differ.
 
-Estimates that average over reports are pooled from published rows. Quantiles, distributions and
-strings are no averages: they are estimated from the sum of the tables that publications are made
-of, which a state directory has. A window that is withheld or not complete yet is left out, and
-segments are those of the coarsest partition that the windows have in common. So a figure of a range
-is made of published tables alone, and no combination of figures of ranges and windows depends on
-fewer reports than one of the windows' own figures does (:mod:`pipelines.aggregation.publication`).
+Estimates that are averages over reports are pooled from published rows. Quantiles, distributions
+and strings are no averages: they are estimated from the sum of the tables that publications are
+made of (:mod:`pipelines.results.range_tables`). :mod:`pipelines.results.range_windows` says which
+windows and segments are used: a figure of a range is made of published tables alone. So no
+combination of figures of ranges and windows depends on fewer reports than a combination of the
+windows' own figures does (:mod:`pipelines.aggregation.publication`).
 
-Intervals are of the reports that were counted: whether other devices would have answered otherwise
-is not in them.
+Intervals are about the reports that were counted. They do not cover that other devices might have
+answered otherwise.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class ArmsComparedError(ParameterError):
 ItemKey: TypeAlias = tuple[str, str]
 #: Estimates that have a value, by metric, start of the window and segment.
 _Rows: TypeAlias = Mapping[tuple[MetricKey, datetime, str], Sequence[EstimateRecord]]
-#: How far forged reports move an estimate: one more pseudonym lowers it, and raises it; by how
-#: much it is too high, and too low, if a share of all reports is forged. Unknown moves are infinite
-#: or NaN.
+#: How far forged reports can move an estimate: how far one more pseudonym can (1) lower and
+#: (2) raise it; by how much it can be (3) too high and (4) too low if a share of all reports is
+#: forged. An unknown move is infinite or NaN.
 _Moves: TypeAlias = tuple[float, float, float, float]
 #: Kinds of estimates that are no averages over reports, or are made of tables together with such.
 NO_AVERAGES = frozenset(
@@ -60,11 +60,13 @@ NO_AVERAGES = frozenset(
 
 @dataclass(frozen=True)
 class PooledItem:
-    """An estimate of a range, as if all its noise were drawn anew, and by what its variance grows.
+    """An estimate of a range.
 
-    ``weight`` is what it counts in an estimate of more reports, ``windows`` how many it is of;
-    ``cycles`` are the reports of each cycle of panels, in which all are of different devices;
-    ``averaged`` are the estimates of windows of which it is an average.
+    ``drawn`` is the estimate with the error that it would have if the noise of every report were
+    drawn anew; ``effect`` is the factor by which its variance is larger. ``weight`` is its weight
+    in an average with other reports: their number, of a mean that of those that have a value.
+    ``windows`` is how many windows it is of. ``cycles`` has the number of reports in each cycle of
+    panels. ``averaged`` are the estimates of windows of which it is an average.
     """
 
     drawn: Estimate
@@ -109,7 +111,7 @@ class RangePart:
     items: Mapping[ItemKey, PooledItem]
 
     def named(self, key: ItemKey) -> dict[str, Any]:
-        """Return the fields of a record that say what it is of, and the estimate."""
+        """Return the fields of a record that name an estimate, with its value and reports."""
         run, found = self.run, self.items[key]
         return {
             **run.key._asdict(),
@@ -125,7 +127,7 @@ class RangePart:
         }
 
     def records(self, under: float | None = None) -> Iterator[RangeEstimate]:
-        """Yield the estimates; with what the truth may be if a share ``under`` is forged."""
+        """Yield the estimates; with the ends of the truth if a share ``under`` is forged."""
         for key, each in self.items.items():
             low, high, error = (None,) * 3 if each.method.biased else ends_of(each.estimate)
             yield RangeEstimate(
@@ -141,9 +143,10 @@ class RangePart:
 def _ends(
     ends: tuple[float | None, float | None], moves: _Moves, others: _Moves = (0.0, 0.0, 0.0, 0.0)
 ) -> dict[str, Any]:
-    """Return the fields of a record that have ends, and how far forged reports move what it is of.
+    """Return the fields of a record for an interval and for how far forged reports move a figure.
 
-    ``ends`` are those of an interval; ``others`` are the moves of what the estimate is less by.
+    ``ends`` are those of the interval. ``moves`` are of the estimate, ``others`` of the one that is
+    subtracted from it, which counts the other way.
     """
     opposite = others[1], others[0], others[3], others[2]
     down, up, over, short = map(sum, zip(moves, opposite, strict=True))
@@ -166,8 +169,8 @@ def parts_of(
 ) -> list[RangePart]:
     """Return what is estimated of runs of windows.
 
-    ``estimates``: those of all their windows and segments, and maybe more. ``tables``: estimates
-    from tables, where there are any.
+    ``estimates``: those of all their windows and segments, and maybe more. ``tables`` estimates
+    from added tables; None without a state directory.
 
     Raises ParameterError if nothing can be estimated.
     """
@@ -190,7 +193,7 @@ def parts_of(
 
 
 def _items(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
-    """Return what is pooled from rows."""
+    """Return the estimates that are averages over reports, pooled from the rows of windows."""
     found: dict[ItemKey, list[tuple[EstimateRecord, float]]] = defaultdict(list)
     for start, names in run.pieces.items() if run.metric.type != "string" else ():
         for name in names:
@@ -218,7 +221,7 @@ def _retention(run: WindowRun, rows: _Rows) -> dict[ItemKey, PooledItem]:
 def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> PooledItem:
     in_window = design_effect(run.plan, run.metric)
     estimates = [estimate_of(row, run.metric.limit).widened(1 / in_window) for row, _ in rows]
-    # Forged reports change the weights of a quotient, too.
+    # A mean of numbers that can be missing is a quotient: forged reports change its weights, too.
     quotient = run.metric.missing and rows[0][0].kind == "mean"
     cycles: dict[int, int] = defaultdict(int)
     for row, _ in rows:
@@ -241,13 +244,16 @@ def _pooled(run: WindowRun, rows: Sequence[tuple[EstimateRecord, float]]) -> Poo
 
 
 def effect_of(run: WindowRun, cycles: Mapping[int, int], by_level: Sequence[int]) -> float:
-    """Return by what the variance of reports is larger than if all their noise were drawn anew."""
+    """Return the factor by which the variance is larger than if all noise were drawn anew."""
     pairs = pairs_per_report(cycles.values(), run.plan.most_reports(run.metric))
     return 1 + (pairs - 1) * shared_part(run.metric, by_level)
 
 
 def cycle_of(run: WindowRun, start: datetime) -> int:
-    """Return the number of the cycle of panels that a window is in, or its own if it is longer."""
+    """Return the number of the cycle of panels that a window is in.
+
+    If a budget period is no whole number of windows, each window counts as a cycle of its own.
+    """
     period, metric = run.plan.period, run.metric
     length = metric.window if period % metric.window else period * metric.panel
     return milliseconds(start) // length
@@ -263,12 +269,13 @@ def _present(metric: CompiledMetric, rows: Sequence[EstimateRecord]) -> float:
 
 
 def compared(parts: _Parts, others: _Parts, under: float | None = None) -> list[RangeComparison]:
-    """Return how much the estimates of parts exceed those of others, of the same metric.
+    """Return how much the estimates of ``parts`` exceed those of ``others``, of the same metric.
 
-    A part is compared with the one of its segment, or with the only one. Both are of the same
-    windows, or have none in common. ``under`` is a share of the reports of each that is forged.
+    A part is compared with the other part of its segment, or with the only other part. Both are of
+    the same windows, or have none in common. ``under`` is the share of each one's reports that is
+    forged.
 
-    Raises ParameterError where they cannot be compared.
+    Raises ParameterError if they cannot be compared.
     """
     found: list[RangeComparison] = []
     for part in parts:
@@ -287,7 +294,11 @@ def compared(parts: _Parts, others: _Parts, under: float | None = None) -> list[
 
 
 def _are_nested(run: WindowRun, other: WindowRun) -> bool:
-    """Return whether a segment is compared with all reports; refuse what has some in common."""
+    """Return whether a segment is compared with all reports of its windows.
+
+    Raises ParameterError if the two have reports in common in any other way, or compare arms of an
+    experiment.
+    """
     starts, others = ({each.window_start for each in of.windows} for of in (run, other))
     if not starts & others:
         return False
@@ -341,10 +352,11 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
 
 
 def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool) -> Estimate:
-    """Return a share of few reports, or few chances, with the interval of a test.
+    """Return an estimate with the interval of a test if it is a share of few reports or chances.
 
-    An error that is estimated is small where by chance no report says yes. Reports that say yes, no
-    or nothing, as those of other blocks do, have no test here: how many say nothing is not known.
+    An estimated error is too small if by chance no report says yes. The test is not for mechanisms
+    whose reports say yes, no or nothing (those of another block): how many say nothing is not known
+    here. ``beyond``: whether the interval may end outside of [0, 1].
     """
     of_levels = enumerate(found.reports_by_level)
     used = [(n, each) for at, n in of_levels if n and (each := metric.mechanism.noise(at))]
@@ -358,10 +370,11 @@ def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool)
 
 
 def _unbounded(kind: str, item: PooledItem, metric: CompiledMetric) -> Estimate:
-    """Return an estimate whose interval does not end where shares and means must.
+    """Return an estimate whose interval is not cut off at the range of possible values.
 
-    Intervals of few reports do, errors of a difference do not. An interval of a mean that ends
-    before is kept: it can be far shorter than a normal one, as of outputs that are close together.
+    Intervals of few reports are cut off there, but the error of a difference of two must not be. A
+    mean's interval that ends within the range is kept: it can be far shorter than a normal one, as
+    it is if outputs are close together.
     """
     estimate = item.estimate
     if kind == "mean":
@@ -382,7 +395,8 @@ def _of_segment(kind: str, run: WindowRun, one: PooledItem, whole: PooledItem) -
     found = part_and_whole(one.drawn, whole.drawn, share, (one.effect, rest))
     if kind != "share" or not one.drawn.scores or one.effect != 1 or rest != 1 or share == 1:
         return found
-    # So much of the part less the others, of which each may have the interval of a test.
+    # The difference is (1 - share) times that of the segment and the other reports; each of these
+    # two may have the interval of a test.
     part = 1 - share
     error = math.sqrt(max(found.standard_error**2 - (part * one.drawn.standard_error) ** 2, 0.0))
     value, drawn = one.drawn.value - found.value / part, whole.drawn

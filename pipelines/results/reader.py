@@ -56,17 +56,17 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Connections to a PostgreSQL server that are kept.
 _KEPT = 4
-#: Windows or figures that are asked for at a time, by what they are known by.
+#: Keys of windows or figures that one query looks up.
 _ASKED = 500
 _ORDER = (*MetricKey._fields, "window_start")
 _START = [sql.column(name, WINDOWS.c[name].type) for name in _ORDER]
-#: Columns by which a figure is known, and between which times, ms, its windows are read.
+#: The columns that name a figure; then also the times, ms, between which its windows are read.
 _FIGURE = (*MetricKey._fields, "kind", "item")
 _COURSE = [
     *(sql.column(name, ESTIMATES.c[name].type) for name in _FIGURE),
     *(sql.column(name, sql.BigInteger) for name in ("earliest", "since", "until")),
 ]
-#: Rows that are in memory at a time where all of a view are read.
+#: Rows in memory at a time when all rows of a view are read.
 _BATCH = 10_000
 
 #: A row as the tables have it: times in ms since the epoch.
@@ -77,14 +77,16 @@ _Record = TypeVar("_Record", Window, EstimateRecord, MetricRecord, Alarm, Budget
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which rows are read; what is None chooses nothing, and so does what a view has no column of.
+    """Which rows are read.
+
+    A field that is None leaves rows as they are, and so does a field of which a view has no column.
 
     Parameters
     ----------
     collector, plan, metric, segment, kind : str, optional
-        Only of this one; segment ``""`` is all reports together.
+        Only rows of this one; segment ``""`` is all reports together.
     items : sequence of str, optional
-        Only estimates of these.
+        Only estimates of these items.
     version : int, optional
     since, until : datetime, optional
         Aware. Only windows that end after ``since`` and begin before ``until``.
@@ -93,7 +95,8 @@ class Chosen:
     newest : bool
         Of each metric of a plan's version, only the newest of these windows.
     brief : bool
-        Lists are not read, and None: reading them takes longer than all else.
+        Whether columns that hold lists are not read, and are None: reading them takes longer than
+        all others.
     """
 
     collector: str | None = None
@@ -118,7 +121,7 @@ class Page(NamedTuple):
 
 
 class ResultsReader:
-    """Reads a database of results; every method in one read-only transaction.
+    """Reads a database of results; every method uses one read-only transaction.
 
     It may be used by several threads. Methods raise
     :class:`pipelines.results.database.ResultsError` if the database is missing, damaged, written by
@@ -167,9 +170,9 @@ class ResultsReader:
         self._database.close()
 
     def at_once(self, use: Callable[[Self], T]) -> T:
-        """Return what a function makes of a reader whose methods share one transaction.
+        """Call ``use`` with a reader whose methods share one transaction, and return its result.
 
-        It is called again where the database has changed meanwhile.
+        It is called again if the database has changed meanwhile.
         """
 
         def read(connection: sql.Connection) -> T:
@@ -211,7 +214,7 @@ class ResultsReader:
         Shares, means and retention are pooled from published estimates. Quantiles, distributions
         and strings come from the state directory, and are missing without one.
 
-        Raises ParameterError if there is nothing of it, or its plan is not known.
+        Raises ParameterError if the range has no estimates, or its plan is not known.
         """
         found = self.at_once(lambda reader: reader._parts(wanted))
         return [record for part in found for record in part.records(wanted.under)]
@@ -219,7 +222,7 @@ class ResultsReader:
     def retention(self, chosen: Chosen = Chosen()) -> list[RetentionRate]:
         """Return what part of the devices that were new in a window came again, by age.
 
-        Of all metrics with the measure ``age`` that are chosen, in order of metric, segment, window
+        Rows are of all chosen metrics with the measure ``age``, in order of metric, segment, window
         in which the devices were new, and age.
         """
         read = self.at_once(
@@ -230,8 +233,8 @@ class ResultsReader:
     def compared(self, one: WindowRange, other: WindowRange) -> list[RangeComparison]:
         """Return how much estimates of one range or segment exceed those of the other.
 
-        Both are of the same windows, or have none in common; errors as for
-        :meth:`range_estimates`, and if reports would be on both sides.
+        Both are of the same windows, or have none in common. Raises ParameterError as
+        :meth:`range_estimates` does, and if reports would be on both sides.
         """
         both = self.at_once(lambda reader: (reader._parts(one), reader._parts(other)))
         return compared(*both, one.under)
@@ -247,8 +250,8 @@ class ResultsReader:
     def effects(self, chosen: Chosen = Chosen()) -> list[ArmEffect]:
         """Return how the arms of experiments differ over all windows, by plan.
 
-        Collector, plan, version and metric of ``chosen`` count. The metric that decides comes
-        first. Plans that are not known have none.
+        Only collector, plan, version and metric of ``chosen`` are used. The metric that decides
+        comes first. Only experiments of known plans (:meth:`plans`) are found.
 
         Raises ParameterError if there are experiments, but none with that metric.
         """
@@ -276,10 +279,11 @@ class ResultsReader:
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.
 
-        The last is the newest complete window that is not withheld.
+        The one to show is the newest complete window that is not withheld; without one, the newest
+        that is not withheld. A window that is two of these comes once.
 
         Windows are of all reports, in the order of :meth:`windows`. The cost does not grow with the
-        number of windows: it reads those that it returns, and withheld ones between them.
+        number of windows: only those that are returned are read, and withheld ones between them.
         """
 
         def query(starts: sql.CTE) -> sql.Select[Any]:
@@ -294,10 +298,11 @@ class ResultsReader:
     ) -> list[EstimateRecord]:
         """Return estimates of these kinds, of all reports, in each metric's newest window.
 
-        That is the newest complete window that is not withheld; without one the newest that is not
-        withheld. ``so_far``: of the newest window instead, where that is another one. The first
-        ``most`` of each kind are returned: means by position, others by value, the largest first;
-        of candidate strings only those that are certainly there. In order of metric and position.
+        The window is the newest complete one that is not withheld; without one, the newest that is
+        not withheld. ``so_far``: of the newest window instead, and nothing of a metric whose newest
+        window is complete or the one to show. The first ``most`` of each kind are returned: means
+        by position, others by value, the largest first; of candidate strings only those that are
+        certainly there. Rows are in order of metric and position.
         """
         columns = ESTIMATES.c
         size = sql.case((columns.kind == "mean", 0.0), else_=-columns.value)
@@ -343,8 +348,8 @@ class ResultsReader:
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return each figure's estimates in its own window and those before, of all reports.
 
-        They are in windows that end less than ``lengths`` times the window before its end. In order
-        of metric and time, by one query for up to 500 figures.
+        A figure's windows end less than ``lengths`` times its window's length before it ends. Rows
+        are in order of metric and time; one query reads up to 500 figures.
         """
         columns = ESTIMATES.c
         wanted = []
@@ -353,7 +358,8 @@ class ResultsReader:
             length = end - milliseconds(row.window_start)
             since = end - lengths * length
             name = [getattr(row, each) for each in _FIGURE]
-            # For the index, which has starts: no window of a metric is as long as two others.
+            # The index has starts of windows, not ends. No window of a metric is as long as two
+            # others, so one that ends after ``since`` begins less than two lengths before it.
             wanted.append((*name, since - 2 * length, since, end))
 
         def query(given: sql.CTE) -> sql.Select[Any]:
@@ -422,7 +428,7 @@ class ResultsReader:
         return sorted(stored, key=lambda plan: (plan.collector, plan.plan, plan.version))
 
     def health(self) -> list[Health]:
-        """Return how the results and their jobs are: one record a collector."""
+        """Return the state of the results and of their job, one record for each collector."""
         return self._read(self._health)
 
     def page(
@@ -435,7 +441,7 @@ class ResultsReader:
     ) -> Page:
         """Return rows of a view, in order.
 
-        ``after``: the ``next`` of the page before; ``limit``: so many at most.
+        ``after``: the ``next`` of the page before. ``limit``: the most rows to return.
 
         Raises ParameterError if ``after`` is not of this view.
         """
@@ -461,10 +467,10 @@ class ResultsReader:
     def read_all(
         self, views: Sequence[View], use: Callable[[View, Iterator[Sequence[Row]]], T]
     ) -> list[T]:
-        """Return what is made of all rows of each view, in one transaction.
+        """Call ``use`` with each view and all its rows, in one transaction; return its results.
 
-        ``use`` is called with a view and its rows in order, some at a time; again where the
-        database has changed meanwhile.
+        Rows are in order and come in batches. ``use`` is called again if the database has changed
+        meanwhile.
         """
 
         def read(connection: sql.Connection) -> list[T]:
@@ -504,10 +510,10 @@ def _asked(
     wanted: Sequence[tuple[Any, ...]],
     query: Callable[[sql.CTE], sql.Select[Any]],
 ) -> list[Row]:
-    """Return what a query finds of the rows that are wanted, of which it gets some at a time."""
+    """Return what a query finds for the keys in ``wanted``, which it is given in parts."""
     rows: list[Row] = []
     for at in range(0, len(wanted), _ASKED):
-        # As values, since the server knows how many these are, and looks each of them up.
+        # The server knows how many rows a VALUES list has, and so looks each key up in the index.
         values = sql.values(*columns, name="wanted").data(wanted[at : at + _ASKED])
         rows += connection.execute(query(values.cte()))
     return rows
@@ -525,7 +531,7 @@ def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_
 
 
 def _of_windows(view: View, starts: sql.CTE) -> sql.Select[Any]:
-    """Return the rows of a view, of all reports, of windows that are named by metric and start."""
+    """Return the rows of a view of all reports in windows that are named by metric and start."""
     same = [view.table.c[column.name] == column for column in starts.c]
     return view.stored.join(starts, sql.and_(*same)).where(view.table.c.segment == "")
 

@@ -330,11 +330,11 @@ class RangeComparison(OfRange):
 
     @property
     def by_who_answered(self) -> float:
-        """How far chance in who answers moves a difference of shares, in shares; 0 of others.
+        """How far chance in who answers moves a difference of shares, as a share; 0 of others.
 
-        That is 1.96 standard errors, for reports of as many people that are drawn independently,
-        and for the shares nearest to 1/2 that the noise allows. The reports of a segment are also
-        among all reports of its windows.
+        It is 1.96 standard errors, if each report is of another person, drawn independently, and
+        for the shares nearest to 1/2 that the noise allows. If a segment is compared with all
+        reports of its windows, these include its own.
         """
         if self.unit != "share" or self.low is None or self.kind in ("conversion", "retention"):
             return 0.0
@@ -350,7 +350,7 @@ class RangeComparison(OfRange):
 
 
 def _chance(share: float, n: int, error: float) -> float:
-    """Return the largest variance, by which of many people are among ``n``, of a share ± error.
+    """Return the largest variance that drawing ``n`` of many people gives a share ± ``error``.
 
     >>> [round(_chance(*given), 5) for given in ((0.1, 9, 0.0), (-0.03, 9, 0.1), (0.45, 9, 0.2))]
     [0.01, 0.01, 0.02778]
@@ -417,14 +417,14 @@ class ArmEffect(OfMetric):
 
     @property
     def told(self) -> tuple[float | None, float | None, float | None]:
-        """Difference and interval for people: of a metric that decides, those of its last look."""
+        """Difference and interval for people: of a metric that decides, those at its last look."""
         if self.look_value is None:
             return self.value, self.low, self.high
         return self.look_value, self.look_low, self.look_high
 
     @property
     def differs(self) -> bool:
-        """Whether the arm differs by that interval, or a look before has decided that it does."""
+        """Whether the arm differs: by its interval, or as a planned look has decided."""
         return bool(self.significant) if self.look_value is None else bool(self.decided_at)
 
 
@@ -523,11 +523,11 @@ class Health:
     clock: datetime | None  #: append time up to which reports have been read
     lineage: str | None  #: changes with the results, as the generation does
     source: str | None  #: the topic from which a sink takes the results; None of aggregation runs
-    #: Of the job, by name of a field of :class:`JobNumbers`; None for what it does not know.
+    #: The job's figures, by name of a field of :class:`JobNumbers`; None where it is not known.
     numbers: Mapping[str, int | None]
     offsets: Mapping[str, int]  #: partition to the offset that the job reads next
 
     @property
     def stamp(self) -> tuple[object, ...]:
-        """By which a change of the results is noticed."""
+        """A value that changes whenever the results do."""
         return self.source, self.job, self.generation, self.lineage

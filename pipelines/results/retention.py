@@ -1,4 +1,8 @@
-"""Retention: what part of the devices that were new in a window came again in later ones."""
+"""Retention: what part of the devices that were new in a window came again in later ones.
+
+It is the share of reports of an age in one window, over the share of new devices (age 0) in the
+window so much earlier; only metrics with the measure ``age`` have it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ from pipelines.results.ordinals import metrics_of
 from pipelines.results.records import EstimateRecord, MetricKey, RetentionRate, Window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: Reports of windows and their segments, by metric, start and segment; estimates of which a level
-#: is withheld are made of fewer.
+#: How many reports windows and their segments have, by metric, start and segment. An estimate of
+#: which a level is withheld is made of fewer.
 Arrived: TypeAlias = Mapping[tuple[MetricKey, datetime, str], int]
 
 
@@ -26,8 +30,8 @@ def retention_of(
 ) -> Iterator[RetentionRate]:
     """Yield the retention of all metrics with ages, window by window.
 
-    ``windows``: those of the rows. Reports of a level that is withheld are taken to be like others,
-    of which those that are seen were drawn at random; the interval covers that.
+    ``windows``: those of the rows. If a level is withheld, the reports that are seen are taken to
+    be drawn from all at random; the interval covers that.
     """
     metrics, arrived = metrics_of(plans), arrived_of(windows)
     found = grouped((row for row in rows if row.key in metrics), lambda row: (row.key, row.segment))
@@ -52,11 +56,11 @@ def retention_of(
 def pooled_retention(
     metric: CompiledMetric, rows: Iterable[EstimateRecord], arrived: Arrived
 ) -> Iterator[tuple[int, Estimate, int]]:
-    """Yield ages, the retention of all windows together, and how many of them it is made of.
+    """Yield each age with the retention of all windows together and the number of these windows.
 
-    ``rows``: estimates of windows, or of segments that have no reports in common. Devices count
-    that were new in one of the windows, where the one that is so much later is there as well.
-    Reports of a level that is withheld are taken to be like others, as there.
+    ``rows``: estimates of windows, or of segments that have no reports in common. A device counts
+    if it was new in a window and the rows have the window that is so much later, too. Withheld
+    levels are treated as by :func:`retention_of`.
     """
     pairs = metric.mechanism.pairs()
     sides: dict[int, tuple[list[EstimateRecord], list[EstimateRecord]]] = {}
@@ -65,7 +69,8 @@ def pooled_retention(
         now += came
         then += were_new
     for age, (now, then) in sides.items():
-        # A window can be on both sides, and then its reports are.
+        # A window can be on both sides, some of its devices new and others back: then both sides
+        # share its reports.
         new = {(row.window_start, row.segment): estimate_of(row).value for row in then}
         shared = 0.0
         for row in now:
@@ -82,10 +87,10 @@ def pooled_retention(
 def _cohorts(
     metric: CompiledMetric, rows: Iterable[EstimateRecord]
 ) -> Iterator[tuple[int, list[EstimateRecord], list[EstimateRecord]]]:
-    """Yield ages, the shares of those who came at it, and of those who were new so long before.
+    """Yield an age, the rows with its share, and those with the share that was new so long before.
 
-    In order of the windows in which they were new; only of windows as long as a step of age. The
-    last age is open, and so has no retention.
+    They are in order of the windows in which devices were new; only windows as long as a step of
+    the age have them. The last age has no upper end, and so no retention.
     """
     measure, step = metric.measure, timedelta(milliseconds=metric.window)
     if measure is None or (measure.kind, measure.every) != ("age", metric.window):
@@ -108,7 +113,7 @@ def arrived_of(windows: Iterable[Window]) -> Arrived:
 def _of_arrived(row: EstimateRecord, arrived: Arrived) -> Estimate:
     """Return the estimate of a row as that of all reports that have arrived.
 
-    Reports that are not in it are taken to be so by chance, which its error covers.
+    Which reports are missing from the row is taken to be chance, which the error then covers.
     """
     found = estimate_of(row)
     n = arrived.get((row.key, row.window_start, row.segment), row.reports)
@@ -118,9 +123,10 @@ def _of_arrived(row: EstimateRecord, arrived: Arrived) -> Estimate:
 
 
 def estimate_of(row: EstimateRecord, limit: int = 1) -> Estimate:
-    """Return the estimate of a row, with its interval of 95 %; NaN and infinite where none is.
+    """Return the estimate of a row with its interval of 95 %; NaN ± infinity if the row has none.
 
-    A pseudonym can have ``limit`` reports in the window, whose scores follow from what is stated.
+    ``limit``: the most reports that a pseudonym has in the window. The least and the largest score
+    of a report are computed from it and from ``forged_down`` and ``forged_up``.
     """
     value = math.nan if row.value is None else row.value
     error = math.inf if row.standard_error is None else row.standard_error

@@ -1,7 +1,7 @@
-"""Creates the tables and views of results, and brings those of the release before to this one's.
+"""Creates the tables and views of results, and upgrades those of earlier releases.
 
-Tables of the release before are given the columns that they lack, and are read without them, too.
-Those of a release before that are refused.
+An upgrade adds the columns that a table lacks; a reader takes them as null until then. Tables of
+releases before 0.4 are refused.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _METADATA = (tables.METADATA, tables.SINK_METADATA)
 _RENAMED = {"windows", "estimates"}
 #: The view that says which schema a database has.
 VERSION = "results_version"
-#: An arbitrary number by which writers of PostgreSQL wait for each other.
+#: The number, an arbitrary one, of the lock that a writer of PostgreSQL holds to change the schema.
 _LOCK = 0x50770
 
 
 def prepare(engine: sql.Engine) -> None:
-    """Create the tables and views of results, and what an older database lacks of them.
+    """Create the tables and views of results, and add what an older database lacks of them.
 
     Nothing is changed if all is there already.
 
@@ -52,7 +52,7 @@ def prepare(engine: sql.Engine) -> None:
 
 
 def version(connection: sql.Connection) -> str | None:
-    """Return the digest of the schema that a database has; None before there were any."""
+    """Return the digest of the schema that a database has; None if it says none."""
     if VERSION not in sql.inspect(connection).get_view_names():
         return None
     found = connection.execute(sql.text(f"SELECT digest FROM {VERSION}")).scalar()
@@ -65,9 +65,9 @@ def is_older(connection: sql.Connection) -> bool:
 
 
 def read_as_null(connection: sql.Connection) -> bool:
-    """Let a connection read columns that tables of results lack, as null; return whether any do.
+    """Let a connection read missing columns of results' tables as null; return whether any are.
 
-    A database of the release before is read so until its job brings it up to date.
+    A database of an earlier release is read in this way until its job upgrades it.
     """
     lacked: defaultdict[str, list[str]] = defaultdict(list)
     for column in lacking(connection, tables.METADATA):
@@ -96,7 +96,7 @@ def read_as_null(connection: sql.Connection) -> bool:
 
 
 def lacking(connection: sql.Connection, metadata: sql.MetaData) -> list[sql.Column[object]]:
-    """Return the columns that the tables of a database lack, if they are there at all."""
+    """Return the columns that the existing tables of a database lack."""
     inspected = sql.inspect(connection)
     there = set(inspected.get_table_names())
     found: list[sql.Column[object]] = []
@@ -119,7 +119,7 @@ def _complete(connection: sql.Connection) -> bool:
 def _change(connection: sql.Connection) -> None:
     if is_older(connection):
         raise AggregationError(OLDER)
-    # Tables that views are made of cannot all be changed.
+    # Not every table can be changed while a view uses it, so views are made again.
     views = set(sql.inspect(connection).get_view_names())
     for name in (VERSION, *(view.name for view in VIEWS)):
         if name in views:
@@ -132,7 +132,7 @@ def _change(connection: sql.Connection) -> None:
             connection.exec_driver_sql(added)
     commented = connection.dialect.supports_comments
     for statement in _statements(connection.dialect.name):
-        # The driver looks for parameters in it.
+        # PostgreSQL's driver takes % for a parameter.
         connection.exec_driver_sql(statement.replace("%", "%%") if commented else statement)
     if commented:
         for each in _METADATA:
@@ -155,7 +155,7 @@ def digest(dialect: str) -> str:
 
 
 def _statements(dialect: str) -> list[str]:
-    """Return what creates the views, and the one that says which schema it is."""
+    """Return the statements that create the views, and the view that says which schema it is."""
     return [*_views(dialect), f"CREATE VIEW {VERSION} AS SELECT '{digest(dialect)}' AS digest"]
 
 

@@ -1,8 +1,8 @@
 """Views of the results for people: times as timestamps, privacy in epsilon, shares by name.
 
-The columns are a contract: they are fields of :mod:`pipelines.results.records`, where
+The columns are a contract. They are fields of :mod:`pipelines.results.records`, from which
 ``docs/reference/tables.md``, the comments in PostgreSQL and the description of the HTTP interface
-have them from.
+are made, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pipelines.results.records import (
 )
 from pipelines.results.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, TABLES, WINDOWS
 
-#: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
+#: The years 1 to 9999, ms. A document of a topic may name a time beyond: views have null for it.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
 #: The order of windows and of estimates.
@@ -76,9 +76,9 @@ class View(RowSet):
     columns: tuple[Column, ...]
     table: sql.Table
     where: tuple[sql.ColumnElement[bool], ...] = ()
-    #: The columns of the table that a row is one of; a row of the table where there are none.
+    #: The columns by which rows of the table are grouped to one row; empty if none are grouped.
     grouped: tuple[str, ...] = ()
-    #: Whether it is for those who operate the collection, and not for everybody.
+    #: Whether the view is for those who operate the collection, and not for everybody.
     private: bool = False
 
     @property
@@ -88,7 +88,7 @@ class View(RowSet):
 
     @cached_property
     def stored(self) -> sql.Select[Any]:
-        """The same with times in milliseconds, as the tables have them."""
+        """The view's query with times in milliseconds, as the tables have them."""
         return self._select(column.source.label(column.name) for column in self.columns)
 
     def _select(self, columns: Iterable[sql.Label[Any]]) -> sql.Select[Any]:
@@ -97,7 +97,7 @@ class View(RowSet):
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns of the table by which rows are ordered, no two of them the same in all."""
+        """The columns of the table by which rows are ordered; no two rows have the same values."""
         columns = self.table.c
         of_windows = "metric" in columns and "window_start" in columns
         key = [name for name in _ORDER if name in columns] if of_windows else []
@@ -148,10 +148,10 @@ def _probability_of_postgresql(element: _Probability, compiler: SQLCompiler, **o
 
 
 def newest(table: sql.Table, *where: sql.ColumnElement[bool]) -> sql.ColumnElement[bool]:
-    """Return whether a row is of the newest complete window of its metric.
+    """Return the condition that a row is of the newest complete window of its metric.
 
-    It is the newest window where none is complete. ``where`` says of ``NEWEST`` which windows are
-    looked at.
+    If none is complete, the newest window takes its place. ``where``: conditions on columns of
+    :data:`NEWEST` that windows must meet to be considered.
     """
     start = NEWEST.c.window_start
     done = sql.func.max(sql.case((is_complete(NEWEST), start)))
@@ -161,12 +161,12 @@ def newest(table: sql.Table, *where: sql.ColumnElement[bool]) -> sql.ColumnEleme
 
 
 def is_complete(table: sql.FromClause) -> sql.ColumnElement[bool]:
-    """Return whether a row is of a complete window, as all rows of release 0.4.0 are taken."""
+    """Return the condition that a window is complete; null, in rows of release 0.4.0, is so."""
     return table.c.complete.is_not(sql.false())
 
 
 def of_metric(table: sql.Table, metric: str) -> sql.ColumnElement[bool]:
-    """Return whether a row is of a metric of this name, by the front of the table's key."""
+    """Return the condition that a row is of a metric of this name, in a form that uses the key."""
     of_all = sql.select(*_metric_of(NEWEST)).where(NEWEST.c.metric == metric).distinct()
     return sql.tuple_(*_metric_of(table)).in_(of_all)
 
@@ -176,12 +176,14 @@ def _metric_of(table: sql.FromClause) -> list[sql.ColumnElement[Any]]:
 
 
 def newest_windows() -> sql.Select[Any]:
-    """Return a row a metric, with ``last``: where its newest window of all reports begins.
+    """Return the query of one row for each metric, with the starts of three windows, ms.
 
-    ``done``: where the newest complete one begins; null if none is. ``shown``: where the newest
-    complete one begins that is not withheld, or without one any; null if all are. One value after
-    another of each column of the key is looked up in the key's index, so that no other windows are
-    read.
+    ``last``: of the newest window of all reports. ``done``: of the newest complete one; null if
+    none is complete. ``shown``: of the newest complete one that is not withheld, or, without one,
+    of the newest that is not withheld; null if all are withheld.
+
+    The query steps through the values of each column of the key by its index, so that no other
+    windows are read.
     """
     window = WINDOWS.alias("w")
     found: sql.CTE | None = None
@@ -216,7 +218,7 @@ def newest_windows() -> sql.Select[Any]:
 #: The windows among which a metric's newest one is looked for.
 NEWEST = WINDOWS.alias("newest")
 
-#: Columns that an estimate known to be biased does not have.
+#: Columns that are null in an estimate that is known to be biased.
 ENDS = ("low", "high", "standard_error")
 _BIASED = sql.func.coalesce(ESTIMATES.c.method, Method.UNBIASED.value).in_(
     [each.value for each in Method if each.biased]
@@ -256,7 +258,7 @@ _TABLES = {**TABLES, MetricRecord: WINDOWS}
 
 
 def _columns(record: type, *names: str, **texts: str) -> tuple[Column, ...]:
-    """Return the columns of a record's fields, or of some; some have a text of their own."""
+    """Return the columns of a record's fields, or of ``names``; ``texts`` replace meanings."""
     by_name = {each.name: each for each in fields_of(record)}
     return tuple(_column(record, by_name[name], texts.get(name)) for name in names or by_name)
 
@@ -270,7 +272,7 @@ def _column(record: type, field: Field, text: str | None = None, name: str = "")
 
 
 def _value(name: str) -> Column:
-    """Return the column of the estimate, under another name."""
+    """Return the column ``value`` of estimates under another name."""
     (value,) = (each for each in fields_of(EstimateRecord) if each.name == "value")
     return _column(EstimateRecord, value, name=name)
 

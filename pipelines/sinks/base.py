@@ -25,9 +25,9 @@ class Applied(NamedTuple):
     """How many documents were written and not."""
 
     written: int = 0
-    stale: int = 0  #: of revisions that the results have already, or newer ones
-    others: int = 0  #: of another job
-    refused: int = 0  #: that the sink cannot store
+    stale: int = 0  #: documents that are no newer than what the sink has
+    others: int = 0  #: documents of another job
+    refused: int = 0  #: documents that the sink can never store
 
     def plus(self, other: Applied) -> Applied:
         return Applied(*map(add, self, other))
@@ -64,11 +64,15 @@ class Sink(ABC):
     *One job.* A sink that can be read by key holds, for each collector, the results of one job: the
     first whose documents came. Those of others are counted and left.
 
-    *Crossing processes.* A sink is pickled before it is used, and connects when it first writes.
-    Several workers may write to one at the same time, each with a sink of its own.
+    *All kinds.* A sink takes every kind of document: of windows, budget periods, rejects and health
+    (:mod:`pipelines.results.documents`). ``Document.record`` raises FormatError for one that no
+    database can store; a document that was read from a topic never does.
 
-    Nothing a person sent is in a document; a sink still logs no content, since texts in it are from
-    plans and from what devices made of their values.
+    *Crossing processes.* A sink is pickled before it is used, and connects when it first writes.
+    Several workers may write to one place at the same time, each with a sink of its own.
+
+    A document has no report of a person; a sink still logs none of its content, since texts in it
+    are from plans and from what devices made of their values.
     """
 
     @classmethod
@@ -93,8 +97,8 @@ class Sink(ABC):
     def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         """Write documents; return once those that are not left out are durable.
 
-        A document that the sink can never store is left out and counted, since whoever writes would
-        bring it again for ever.
+        A document that the sink can never store is left out and counted as ``refused``: after an
+        error the caller would bring it again for ever.
 
         Parameters
         ----------
@@ -107,15 +111,16 @@ class Sink(ABC):
         Raises
         ------
         SinkError
-            Documents could not be written now. Some may have been.
+            Documents could not be written now; some may have been. The caller tries again.
         AggregationError
-            They never can: what the sink holds belongs to somebody else. It says what to do.
+            They can never be written, since what the sink holds belongs to somebody else; the
+            error says what to do.
         """
 
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
-        """Return the next offset of each partition of a topic; none where it is read anew.
+        """Return the next offset of each partition of a topic; empty to read it from its beginning.
 
-        ``replace``: as in :class:`ReadTopic`; then none are left.
+        ``replace``: as in :class:`ReadTopic`; if results are replaced, none are left.
         """
         return {}
 
@@ -130,9 +135,10 @@ class Sink(ABC):
 
 
 class RejectsSink(Protocol):
-    """A place for packed rejects, at least once: one that comes again has the same key or name.
+    """A place for packed rejects, which are written at least once.
 
-    It crosses processes as a :class:`Sink` does.
+    A reject that comes again has the same key or name. It crosses processes as a :class:`Sink`
+    does.
     """
 
     def write(self, items: Sequence[bytes]) -> None:

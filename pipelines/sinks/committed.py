@@ -1,7 +1,7 @@
-"""A committed generation, for databases and topics: rows, documents, and who made them.
+"""The documents of a committed generation, for databases and topics, and what is published of them.
 
-All of it is a function of the committed files. A process that is killed before it has noted how
-far it has published publishes the same documents again.
+They are a function of the committed files. A process that is killed before it has noted how far it
+has published publishes the same documents again.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class CommittedGeneration:
     def projection(
         self, since: int, *, before: int | None = None, anew: bool = False
     ) -> Projection:
-        """Return what brings a sink from one generation to this one.
+        """Return the documents that bring a sink from one generation to this one.
 
-        Documents of windows that changed after ``since``, the generation that the sink has, those
-        of all periods, of rejects, and last of the job's health; 0 is for none. ``before``: the
-        log's clock as of then. ``anew``: whether a database is emptied first.
+        They are of the windows that changed after ``since``, of all periods, of rejects, and last
+        of the job's health. ``since``: the generation that the sink has, 0 for none. ``before``:
+        the log's clock as of that generation, ms. ``anew``: whether a database is emptied first.
         """
         manifest = self.manifest
         return Projection(
@@ -81,7 +81,7 @@ class CommittedGeneration:
                     key, end, renewed = _key(window), window["window_end"], window["revision"]
                     assert isinstance(end, int)
                     assert isinstance(renewed, int)
-                    # There are no estimates once all reports of a window were taken back.
+                    # A window has no estimates once all its reports were taken back.
                     shown = of_window.get(key, []) if window["n"] else []
                     rows = shown, renewed, _pane(end, before, manifest.clock), segments.get(key, [])
                     yield WindowDocument.of(job, window, *rows)
@@ -95,10 +95,10 @@ class CommittedGeneration:
     def _changed(
         self, since: int
     ) -> Iterator[tuple[list[tuple[WindowKey, WindowCounts]], dict[WindowKey, PublishedWindow]]]:
-        """Yield what changed after a generation, page by page: windows, and what is published."""
+        """Yield the windows that changed after a generation, and publications, page by page."""
         of = self.directory.files, self.manifest
         for page, generation in sorted(self.manifest.pages.items()):
-            # A state of release 0.4.0 has none where a run of it was interrupted.
+            # A page has no publications if release 0.4.0 was interrupted in a run.
             last = self.manifest.published.get(page)
             if max(generation, last.generation if last else 0) <= since:
                 continue
@@ -117,7 +117,7 @@ class CommittedGeneration:
 def _former(
     published: Mapping[WindowKey, PublishedWindow], registry: Registry
 ) -> Iterator[tuple[WindowKey, WindowCounts]]:
-    """Yield empty windows under the names that windows no longer have."""
+    """Yield empty windows under the former names of windows."""
     for key, each in published.items():
         if each.superseded:
             mechanism = registry.by_fingerprint[key.fingerprint].metrics[key.metric].mechanism
@@ -141,8 +141,8 @@ class Note:
 
     topic: str  #: its name
     id: str  #: its id
-    generation: int  #: the last one published
-    clock: int | None  #: the log's as of then, ms
+    generation: int  #: the last generation that was published
+    clock: int | None  #: the log's clock as of that generation, ms
     lineage: str | None  #: digest of that generation
     #: Partition, as text, to the offset after the last record that was sent.
     ends: Mapping[str, int] = field(default_factory=dict)
@@ -153,11 +153,11 @@ class Note:
         return files.find_note(cls, directory.path / name, FORMAT)
 
     def store(self, path: Path, name: str = NOTE) -> None:
-        """Store the note in a state directory, if the disk takes it."""
+        """Store the note in a state directory, if the disk has room."""
         files.leave_note(self, path / name, FORMAT)
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
-        """Return the last generation that a topic has of what is committed; 0 for none."""
+        """Return the last committed generation that a topic has; 0 for none."""
         known = manifest.digest(self.generation)
         same = self.of_topic(topic, id) and known is not None and known == self.lineage
         return self.generation if same else 0
@@ -167,7 +167,7 @@ class Note:
 
 
 class Stamp(NamedTuple):
-    """A generation of a state directory, and its digest: a header of what it published."""
+    """A generation of a state directory and its digest: the header of records that it published."""
 
     state: str
     generation: int
@@ -175,27 +175,25 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(manifest: Manifest) -> tuple[str, bytes]:
-    """Return the header of what is published of a manifest."""
+    """Return the header of the records that are published for a manifest."""
     digest = manifest.digest(manifest.generation)
     return STAMP, f"{manifest.state} {manifest.generation} {digest}".encode()
 
 
 def check_stamps(records: Iterable[Any], manifest: Manifest, topic: str) -> None:
-    """Refuse to publish where a topic has a generation that a state directory has not committed.
+    """Raise BrokerError if a topic has a generation that the state directory has not committed.
 
-    A directory that was restored from a copy knows nothing of what was published after the copy
-    was made. Its revisions would be lower than those in the topic, or mean something else, and
+    A directory that was restored from a copy does not know what was published after the copy was
+    made. Its revisions would be lower than those in the topic, or mean something else, and
     consumers would keep what they have.
 
-    ``records``: of the topic, as kafka-python returns them. Those of other jobs and without a valid
-    stamp are ignored.
-
-    Raises BrokerError, which says what to do, if it has.
+    ``records``: the topic's, as kafka-python returns them. Records of other jobs, or without a
+    valid stamp, are ignored.
     """
     for record in records:
         for stamp in _stamps_in(record):
             known = manifest.digest(stamp.generation)
-            # Digests are kept of the last generations only.
+            # A digest is None if the lineage does not reach back so far.
             committed = stamp.generation <= manifest.generation and known in (None, stamp.digest)
             if stamp.state == manifest.state and not committed:
                 raise BrokerError(

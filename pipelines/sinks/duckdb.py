@@ -36,9 +36,9 @@ from sotto.errors import AggregationError, install_hint
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: How long another process may have the file open, s, and how often that is looked at.
+#: How long to wait while another process has the file open, s, and how often to look, s.
 PATIENCE, _LOOK = 30.0, 0.05
-#: Threads of a process share the open file, and of two transactions that meet one would fail.
+#: Threads of a process share the open file, and one of two transactions at a time would fail.
 _WRITING = threading.Lock()
 _VIEWS: Mapping[type, View] = {
     Window: VIEW_WINDOWS,
@@ -51,7 +51,7 @@ _SCHEMAS = {
     record: arrow_schema(view).append(pa.field("document", pa.string()))
     for record, view in _VIEWS.items()
 }
-#: The revision that the file has of each key, and the jobs that were read.
+#: Tables of the sink's own: the revision of each key, and the jobs whose documents came.
 _OWN = (
     "CREATE TABLE IF NOT EXISTS sotto_documents"
     " (key VARCHAR PRIMARY KEY, collector VARCHAR, revision BIGINT)",
@@ -126,7 +126,7 @@ class DuckDbSink(Sink):
 def _of_current_jobs(
     connection: DuckDBPyConnection, documents: Sequence[Document], *, replace: bool
 ) -> tuple[list[Document], int]:
-    """Return the documents of the jobs whose results these are, and how many are of others.
+    """Return the documents of each collector's current job, and how many are of other jobs.
 
     ``replace``: whether a job that has not been read before takes the place of the current one,
     whose results are removed.
@@ -162,7 +162,7 @@ def _of_current_jobs(
 
 
 def _write_fresh(connection: DuckDBPyConnection, fresh: Mapping[str, Document]) -> None:
-    """Write documents, by key, over what there is of their keys."""
+    """Write documents, given by key, in place of all rows that have their keys."""
 
     def replace(name: str, key: str, rows: pa.Table) -> None:
         connection.executemany(f"DELETE FROM {name} WHERE {key} = ?", [(each,) for each in fresh])
@@ -184,7 +184,7 @@ def _write_fresh(connection: DuckDBPyConnection, fresh: Mapping[str, Document]) 
 
 
 def _values(record: type, row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row as the view of its record has it."""
+    """Return a row in the form of the view of its record: epsilon, and no biased intervals."""
     found = {each.name: finite(row.get(each.stored)) for each in fields_of(record)}
     for each in fields_of(record):
         if each.about.micro:

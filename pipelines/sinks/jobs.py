@@ -1,8 +1,8 @@
-"""Owners of a database's results: of which job each collector's are, and from which topic.
+"""The owners of a database's results: which job, and which topic, each collector's are from.
 
-A database holds the results of several collectors, those of one collector from one job: an
-aggregation run's state directory, or what one topic has of a job. No other job's results take
-their place unless that is asked for.
+A database holds the results of several collectors, and those of one collector are from one job: a
+state directory of aggregation runs, or a job's documents in one topic. Another job's results
+replace them only if that is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sotto.errors import AggregationError
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Stands for a topic where documents come from a pipeline directly; no topic has this name.
+#: The name in place of a topic for documents that a pipeline writes directly; no topic has it.
 _DIRECT = "a pipeline"
 
 
@@ -66,7 +66,7 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
 
 
 def source_of(job: str) -> str:
-    """Return what stands for the topic of a pipeline's job that writes its documents itself."""
+    """Return the name in place of a topic for a pipeline's job that writes documents itself."""
     return f"{_DIRECT} {job}"
 
 
@@ -84,11 +84,11 @@ def lock_for(connection: sql.Connection, job: str) -> None:
 def of_current_jobs(
     connection: sql.Connection, source: str, documents: Sequence[Document], replace: bool
 ) -> tuple[list[Document], int]:
-    """Return the documents of the jobs whose results these are, and how many are of others.
+    """Return the documents of each collector's current job, and how many are of other jobs.
 
-    Results of a new collector are the first document's job's. A job that was replaced is none of
-    the others. ``source``: the topic of the documents; ``replace``: whether it replaces another one
-    from which a collector's results are.
+    The job of a new collector is that of its first document. Documents of a job that was replaced
+    are left out and not counted. ``source``: the topic of the documents. ``replace``: whether this
+    topic replaces another one from which a collector's results are.
     """
     jobs = connection.execute(sql.select(JOBS).where(JOBS.c.replaced))
     replaced = {(row.collector, row.job) for row in jobs}
@@ -117,7 +117,10 @@ def of_current_jobs(
 
 
 def _stays(current: sql.Row[tuple[object, ...]], source: str, replace: bool) -> bool:
-    """Return whether the results of a collector are those of a topic, or have to make place."""
+    """Return whether a collector's results are from a topic; False if this replaces them.
+
+    Raises AggregationError if they belong to another source and must not be replaced.
+    """
     if current.source == source:
         return True
     if current.source is None:
@@ -144,7 +147,7 @@ def _note_jobs(connection: sql.Connection, topic: str, jobs: Sequence[tuple[str,
 
 
 def _replace_jobs(connection: sql.Connection, topic: str) -> bool:
-    """Let the jobs of a topic seen last replace the current ones; False if none has been seen."""
+    """Let the jobs that were seen last in a topic replace the current ones; False without such."""
     query = sql.select(JOBS).where(JOBS.c.topic == topic, ~JOBS.c.replaced).order_by(JOBS.c.seen)
     newest = {row.collector: row.job for row in connection.execute(query)}
     for collector, job in newest.items():
@@ -163,7 +166,7 @@ def _replace_jobs(connection: sql.Connection, topic: str) -> bool:
 
 
 def _forget(connection: sql.Connection, collector: str, source: str | None = None) -> None:
-    """Remove a collector's results, and the offsets of the topic that they are from, if given."""
+    """Remove a collector's results; and the offsets of their topic ``source``, if it is given."""
     query = sql.select(sql.func.count()).where(WINDOWS.c.collector == collector)
     if windows := connection.execute(query.where(WINDOWS.c.segment == "")).scalar():
         _LOGGER.warning("%s: the results of %d windows are replaced", collector, windows)

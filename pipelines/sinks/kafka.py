@@ -1,6 +1,6 @@
-"""Kafka topics as sinks: of aggregation runs, which publish what they commit, and of pipelines.
+"""Kafka topics as sinks: for aggregation runs, which publish what they commit, and for pipelines.
 
-The topic may be out of reach: what is committed stands, and is published once it can be.
+If the topic is out of reach, the commit stands, and is published once the topic can be reached.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from sotto.kafka.topics import MAX_DOCUMENT, FoundTopic, SinkTopic, Stay
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: Within which a document is acknowledged, in seconds.
+#: Seconds within which a broker must acknowledge a document.
 PATIENCE = 15.0
-#: Seconds until what a broker that was away did not take is sent again.
+#: Seconds until records are sent again if the broker was away.
 AWAY_SECONDS = 5.0
-#: Bytes sent and not acknowledged.
+#: The most bytes that are sent and not acknowledged.
 _IN_FLIGHT = 16 << 20
 _BATCH = 256 << 10
-#: Bytes of a document, with its key, that a broker takes.
+#: The most bytes of a document, with its key, that a broker takes.
 LARGEST = MAX_DOCUMENT - _BATCH
 #: The note of how far the topic of quarantine is published.
 QUARANTINE_NOTE = "published-quarantine.json"
@@ -48,9 +48,9 @@ QUARANTINE_NOTE = "published-quarantine.json"
 _LOGGER = logging.getLogger(__name__)
 
 
-#: Publishes what is committed and has not been published, and notes how far; raises
-#: :class:`~sotto.errors.BrokerError` where not all could be published: it can be tried again.
-#: Called after every commit, and where nothing is new; any other error ends the command.
+#: Publishes what is committed and not yet published, and notes how far. It is called after every
+#: commit, and also if nothing is new. It raises :class:`~sotto.errors.BrokerError` if not all could
+#: be published, and is then called again later; any other error ends the command.
 Publish: TypeAlias = Callable[[CommittedGeneration], None]
 
 
@@ -136,8 +136,8 @@ class EstimatesTopic(_Published):
 class QuarantineTopic(_Published):
     """Publishes quarantine files, one after another, to a topic of quarantine.
 
-    A file changes only where somebody is forgotten. One that was published in part is published
-    again from its beginning, with the same keys.
+    A file changes only if a pseudonym in it is forgotten. A file that was published in part is
+    published again from its beginning, with the same keys.
     """
 
     kind = "quarantine"
@@ -206,7 +206,7 @@ class _TopicSink:
             with _mapped():
                 send_all(self._producer, self._topic, records)
         except BaseException:
-            # All of them are sent again, by a new producer.
+            # A new producer sends all records again.
             self.close()
             raise
 
@@ -231,7 +231,7 @@ class DocumentsSink(_TopicSink, Sink):
         return cls(Broker(parts.netloc), topic)
 
     def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
-        """Send documents, without such as no broker takes, however often they are sent."""
+        """Send documents, and leave out those that are too large for any broker."""
         records = []
         for document in documents:
             key, value = document.record

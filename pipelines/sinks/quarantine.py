@@ -1,9 +1,9 @@
-"""Rejects as records of the topic ``NAME-quarantine`` or files, and their way back.
+"""Rejects as records of the topic ``NAME-quarantine`` or as files, and how they are requeued.
 
-Aggregation runs and streaming jobs publish rejects as such records, at least once: a record that
-comes again has the same key and job. Those that can be cured come back through the topic
-``NAME-requeue``, whose records have as timestamp the append time by which they were judged first;
-whoever writes to that topic says when a report arrived, so nobody but an operator may.
+Aggregation runs and streaming jobs publish rejects as records of that topic, at least once: a
+record that comes again has the same key and job. Rejects that can be cured are sent back through
+the topic ``NAME-requeue``. The timestamp of its records is the append time by which they were
+judged first; whoever may write to that topic decides when a report arrived, so only operators may.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from sotto.wire.reasons import Reason
 
 SCHEMA = 1
 
-#: Reasons that loading a plan, a newer version of Sotto, or time cures. A run of a known plan whose
-#: metric or width is not the plan's never becomes right: the fingerprint binds the plan.
+#: The reasons that a plan, a newer version of Sotto, or time can cure. A group of a known plan
+#: whose metric or width is not the plan's never becomes right: the fingerprint binds the plan.
 CURABLE = (Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN, Reason.FUTURE)
 
 #: How far, in ms, the time of a record may be ahead of the broker's clock.
@@ -54,7 +54,7 @@ class Entry:
 
     reject: Reject  #: its message may have been cut to ``MAX_MESSAGE`` bytes
     job: str  #: random name of the deployment that rejected it
-    key: bytes  #: of one job the same for the same reject, whenever that is published again
+    key: bytes  #: names the reject within its job, the same each time it is published
     length: int  #: bytes of the message before it was cut
 
 
@@ -62,7 +62,7 @@ def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Rec
     """Return a reject as a record of the quarantine topic.
 
     ``job``: random name of the deployment, ASCII. ``key``: tells the reject from all others of the
-    job; a digest of it if not given, for which two with the same reason, time and bytes are one.
+    job; by default a digest, which is the same for rejects with the same reason, time and bytes.
 
     >>> record = quarantine_record(Reject(Reason.LATE, b"what", 5, 1), "job", b"7.0")
     >>> entry = parse(*record[:3])
@@ -78,9 +78,9 @@ def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Rec
 
 
 def key_of(generation: int, number: int, reject: Reject) -> bytes:
-    """Return the key of what a run rejected: its place in a generation's file, and a digest.
+    """Return the key of a run's reject: its place in a generation's file, and a digest.
 
-    The digest tells apart what two copies of a state directory rejected that went different ways.
+    The digest tells apart rejects of two copies of a state directory that went different ways.
 
     >>> key_of(7, 0, Reject(Reason.LATE, b"what", 5, 1))
     b'7.0.204d3a4c'
@@ -104,10 +104,10 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
 
 
 def is_curable(reject: Reject, reasons: Collection[Reason], now: int) -> bool:
-    """Return whether what was rejected for one of some reasons may count by ``now``, ms.
+    """Return whether a reject has one of some reasons and may count by ``now``, ms.
 
-    A record that was ahead of the reader's clock may, once its append time is not later than
-    ``now``. A report that was ahead of its own record stays so.
+    A record that was ahead of the reader's clock may count once its append time is not later than
+    ``now``. A report that was ahead of its own record never may.
 
     >>> ahead = Reject(Reason.FUTURE, b"what", append=5)
     >>> is_curable(ahead, CURABLE, now=4), is_curable(ahead, CURABLE, now=5)
@@ -132,7 +132,7 @@ def requeue_record(entry: Entry) -> Record:
 
 
 def check_reasons(reasons: Collection[Reason]) -> None:
-    """Return if all these reasons can be cured."""
+    """Raise ParameterError unless all of these reasons can be cured, and there is one."""
     can = ", ".join(reason.label for reason in CURABLE)
     for reason in reasons:
         if reason not in CURABLE:
@@ -163,7 +163,7 @@ def _digest(reject: Reject) -> bytes:
 
 
 class RejectsFolder:
-    """Writes a pipeline's packed rejects to files, each named by its content."""
+    """Writes a pipeline's packed rejects to a folder, each to a file named by its content."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

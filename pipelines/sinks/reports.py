@@ -26,11 +26,11 @@ def copy_log(
 ) -> tuple[int, int]:
     """Send the messages of an embedded log to a topic; return how many were sent and left out.
 
-    Messages go in the order of their append times, those appended from ``since`` up to and with
-    ``until``, ms, each to the partition of its shard; the topic's times are the broker's. Records
-    that are damaged, or longer than a topic takes, are left out. ``progress`` is called with the
-    bytes of each record. Records that were sent before an error stay, and aggregators find
-    duplicates of them.
+    Messages are sent in the order of their append times, each to the partition of its shard; the
+    topic's times are the broker's. ``since``, ``until``: only messages appended in between, ms,
+    both included. Records that are damaged, or longer than a topic takes, are left out.
+    ``progress`` is called with the bytes of each record. Records that were sent before an error
+    stay; if the log is copied again, aggregators find duplicates of them.
 
     Raises ParameterError if there is no log, and BrokerError if the topic cannot be used.
     """
@@ -50,7 +50,7 @@ def copy_log(
                 left += 1
                 continue
             sent += 1
-            # The time of sending is nobody's: brokers keep it beside their own.
+            # The producer's time is 0, since brokers would keep it beside their own.
             yield Record(None, record.body, (), 0, topic.partition(_shard(record.body)))
 
     advice = f" of {topic}; what was sent stays, and is a duplicate when it comes again"
@@ -61,7 +61,7 @@ def copy_log(
 
 
 def _shard(message: bytes) -> int:
-    """Return a message's shard; what is too short to have one is rejected wherever it goes."""
+    """Return a message's shard; 0 if it is too short to have one, and will be rejected anyway."""
     if len(message) < HEADER.size:
         return 0
     shard: int = HEADER.unpack_from(message)[3]

@@ -1,4 +1,4 @@
-"""Writes rows of results, and those of documents, to the tables of a database."""
+"""Writes the rows of documents to the tables of a database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sql
 from pipelines.results.documents import Document, HealthDocument
 from pipelines.results.tables import HEALTH, META, METADATA, REVISIONS, TABLES, Row
 
-#: Keys that one query asks for.
+#: The most keys that one query asks for.
 _QUERIED = 500
 
 
@@ -27,7 +27,7 @@ def newest(documents: Iterable[Document]) -> dict[str, Document]:
 
 
 def newer(connection: sql.Connection, documents: Iterable[Document]) -> list[Document]:
-    """Return the newest document of each key that is newer than the results, in order."""
+    """Return the newest document of each key, if it is newer than the database's, in order."""
     found = newest(documents)
     keys = list(found)
     have: dict[str, int] = {}
@@ -38,7 +38,7 @@ def newer(connection: sql.Connection, documents: Iterable[Document]) -> list[Doc
 
 
 def write_documents(connection: sql.Connection, documents: Sequence[Document]) -> None:
-    """Write documents, at most one of a key, over what there is of their keys."""
+    """Write documents, at most one of each key, in place of all rows that have their keys."""
     revisions = [
         {"key": each.key.decode(), "collector": each.collector_name, "revision": each.revision}
         for each in documents
@@ -66,10 +66,13 @@ def mark_changed(connection: sql.Connection, collector: str, documents: int) -> 
 
 
 def forget(connection: sql.Connection, collector: str, state: str | None = None) -> None:
-    """Remove all results of a collector, and whose they are: if a state is given, if its."""
+    """Remove all results of a collector, and the note of whose they are.
+
+    ``state``: if given, that note is removed only if it names this state directory.
+    """
     for table in (*METADATA.sorted_tables, REVISIONS, HEALTH):
         remove = sql.delete(table).where(table.c.collector == collector)
-        # Another one's may have come since it was looked: then the transaction is to fail.
+        # If another state's results have come meanwhile, the note stays and the transaction fails.
         others = table is META and state is not None
         connection.execute(remove.where(META.c.state == state) if others else remove)
 
@@ -81,7 +84,7 @@ def _replace(
     rows: Sequence[Row],
     key: Sequence[str],
 ) -> None:
-    """Insert rows in the place of those that have the key of one that is stale."""
+    """Remove the rows that have the key of a row in ``stale``, and insert ``rows``."""
     same = (table.c[name] == sql.bindparam(f"old_{name}") for name in key)
     keys = [{f"old_{name}": row[name] for name in key} for row in stale]
     connection.execute(sql.delete(table).where(*same), keys)
@@ -96,5 +99,5 @@ def _insert(connection: sql.Connection, table: sql.Table, rows: Iterable[Row]) -
 
 
 def finite(value: object) -> object:
-    """Return what a database takes of a value: null for what is not finite."""
+    """Return a value that a database can store: None for a number that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

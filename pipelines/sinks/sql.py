@@ -1,15 +1,15 @@
-"""Results in a SQL database: of aggregation runs, or of the documents of jobs.
+"""Results in a SQL database: of aggregation runs (:class:`Results`), or of jobs (:class:`SqlSink`).
 
-A database may hold the results of several collectors. It knows of which state directory or job
-those of each are (:mod:`pipelines.sinks.jobs`), and up to which generation or offset.
+A database may hold the results of several collectors. For each it knows the state directory or job
+that they are from (:mod:`pipelines.sinks.jobs`), and up to which generation or offset.
 
-Aggregation runs project what they commit: a commit in one transaction, which raises the generation
-and refuses to lower it. A database that has fallen behind, or has been deleted, is given all
+An aggregation run projects what it commits: it writes a commit in one transaction, which raises the
+generation and refuses to lower it. A database that has fallen behind, or was deleted, is given all
 windows that changed since.
 
-Documents and the offsets after them are written in one transaction, so that a sink that is killed
-anywhere goes on where the database is. A document replaces what an older revision of its key said,
-and nothing newer. The results of another job replace those of the current one only on demand.
+A sink writes documents and the offsets after them in one transaction, so that it can be killed at
+any moment and goes on where the database is. A document replaces only older revisions of its key.
+The results of another job replace those of the current one only on demand.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from sotto.errors import AggregationError, install_hint
 
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
-#: Documents of a generation that are in memory at a time.
+#: How many documents of a generation are in memory at a time.
 _AT_ONCE = 64
 _ANOTHER = "another state directory of {} has its results in the database: give --database another"
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Brings the results of a collector to a committed generation."""
+    """The changes that bring a collector's results to a committed generation."""
 
     collector: str
     state: str  #: name of the state directory
     generation: int  #: the committed one
     clock: int | None  #: the log's clock, ms
-    #: What changed, and at the end how the job is. Iterated once, within the transaction.
+    #: The documents that changed, and last the job's health; iterated once, in the transaction.
     documents: Iterable[Document]
     lineage: str | None = None  #: digest of the generation
     anew: bool = False  #: whether all that the database holds of the collector is removed first
@@ -61,7 +61,7 @@ def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
 
 
 def database_url(url: str | sql.URL, failure: type[AggregationError] = AggregationError) -> sql.URL:
-    """Return the URL of a database that can hold results; raise ``failure`` if it is none."""
+    """Return the URL of a database that can hold results; raise ``failure`` if it is not one."""
     try:
         parsed = sql.make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -86,8 +86,8 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
 class Database:
     """A SQL database; a SQLite file is created if there is none.
 
-    Raises AggregationError here and in every method if the database cannot be used, or
-    SinkError if not now.
+    Every method, and this one, raises AggregationError if the database cannot be used, SinkError if
+    it cannot be used now.
     """
 
     def __init__(self, url: str | sql.URL) -> None:
@@ -142,7 +142,7 @@ class Results(Database):
             return connection.execute(query).one_or_none()
 
     def invalidate(self, state: str) -> str | None:
-        """Have the results of a state directory made again; return whose they were, if any."""
+        """Let the next run make a state directory's results again; return their collector."""
         ours = tables.META.c.state == state
         with _mapped("the database cannot be used"):
             self.prepare()
@@ -201,8 +201,9 @@ class SqlSink(Database, Sink):
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
 
-        ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces one
-        of its name, and the other job seen last in it the current one. Then no offsets are left.
+        ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces an
+        earlier one of its name, and the other job that was seen last in it the current job; if
+        either is replaced, no offsets are left.
         """
         with _mapped("the database cannot be used"):
             self.prepare()
@@ -234,7 +235,7 @@ class SqlSink(Database, Sink):
         progress: ReadTopic | None,
         singly: bool,
     ) -> Applied:
-        # Locks come first of all, since they take that of a SQLite file.
+        # These statements come first, since they take the lock of a SQLite file.
         if progress is None:
             jobs.lock_for(connection, self._job)
             source, replace = jobs.source_of(self._job), False
@@ -265,7 +266,7 @@ def _mapped(failed: str) -> Iterator[None]:
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
-    """Have SQLite overwrite what is deleted, so that no withheld estimate stays in its file."""
+    """Let SQLite overwrite deleted rows, so that no withheld estimate stays in its file."""
     connection.execute("PRAGMA secure_delete=ON")
 
 
@@ -307,8 +308,8 @@ def _stored(connection: sql.Connection, document: Document) -> bool:
 
 
 def _unstorable(error: DBAPIError) -> bool:
-    """Return whether a database refused values for what they are, as it always will."""
-    # PostgreSQL's class 22 is of values out of range and 54 of such as are too long for an index.
+    """Return whether a database refused the values themselves, so that it always will."""
+    # PostgreSQL's class 22 is for values out of range, 54 for values too long for an index.
     state = getattr(error.orig, "sqlstate", None) or ""
     return isinstance(error, DataError) or state[:2] in ("22", "54")
 

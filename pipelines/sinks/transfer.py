@@ -1,4 +1,4 @@
-"""From a topic of estimates to a sink: ``sotto sink``."""
+"""Takes the documents of a topic of estimates to a sink, for ``sotto sink``."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Transfer:
     """Writes a topic of estimates to a sink.
 
     ``topic``: of the kind ``estimates``. ``replace``: whether another topic, or another job, may
-    replace what the sink holds. ``committed``: called after every transaction; tests stop the
-    process there.
+    replace what the sink holds. ``committed``: called after every transaction; tests kill the
+    process in it.
     """
 
     broker: Broker
@@ -87,9 +87,9 @@ class Transfer:
     def run(self, stop: Callable[[], bool] = lambda: False) -> Transferred:
         """Write the topic's records up to its end of now.
 
-        Raises BrokerError if the topic cannot be read: what was read is in the database.
-        SinkError if the database cannot be used now; AggregationError, which says what to
-        do, if topic and database do not go together.
+        Raises BrokerError if the topic cannot be read (what was read is in the database), SinkError
+        if the database cannot be used now, and AggregationError, which says what to do, if topic
+        and database do not belong together.
         """
         try:
             done = self._run(stop)
@@ -134,7 +134,7 @@ class Transfer:
         self._checked = time.monotonic()
 
     def _seek(self, consumer: KafkaConsumer, first: Any) -> int:
-        """Seek to where the database is; return how many offsets have been deleted since."""
+        """Seek to the database's offsets; return how many offsets after them were deleted."""
         taken = self.sink.offsets(str(self.topic), self._id, replace=self.replace)
         lost = 0
         for each in self._all():

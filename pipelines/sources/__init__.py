@@ -10,7 +10,7 @@ from pipelines.sources.base import BoundedSource
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.sources.log import EmbeddedLog
 
-#: Makes a source of a URL, by its scheme. A new source is a module of this folder and a line here.
+#: Functions that make a source of a URL, by scheme. A new source is a module here and a line.
 SOURCES: dict[str, Callable[[str], BoundedSource]] = {
     "file": EmbeddedLog.from_url,
     "kafka": KafkaTopics.from_url,
@@ -18,7 +18,7 @@ SOURCES: dict[str, Callable[[str], BoundedSource]] = {
 
 
 def source_of(log: str | os.PathLike[str] | BoundedSource) -> BoundedSource:
-    """Return the source at a URL; a path is an embedded log's, and a source is itself."""
+    """Return the source of a URL; of a path, the embedded log there; a source itself as it is."""
     if isinstance(log, str):
         make = SOURCES.get(log.partition(":")[0].lower())
         return EmbeddedLog(Path(log)) if make is None else make(log)

@@ -29,10 +29,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def trusted_until(now: int, registry: Registry) -> int:
-    """Return up to which append time, ms, records are believed ``now``, ms.
+    """Return the latest append time, ms, that is believed at ``now``, ms.
 
-    A record from later than the plans' grace allows would make all other records late. It is not
-    waited for either, since its time may never come: it is rejected as from the future.
+    A record with a later one is rejected as from the future. If it counted, its time would make all
+    other records late; and waiting for its time could take for ever.
     """
     return now + max(SKEW, *(plan.grace for plan in registry.plans))
 
@@ -50,7 +50,7 @@ class GoneError(LostError):
 
 
 class Outage:
-    """Warns, now and then, of a broker that cannot be used, and says when it can be again."""
+    """Warns, now and then, that a broker cannot be used, and says when it answers again."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -86,7 +86,7 @@ class Ranges(Protocol):
     """Named ranges that a job reads; crosses Beam pickled."""
 
     def partition(self, name: str) -> Range:
-        """Return the range that work items call by this name."""
+        """Return the range of a name that a work item has."""
 
 
 class Partition(Range, Protocol):
@@ -94,19 +94,20 @@ class Partition(Range, Protocol):
 
     @property
     def name(self) -> str:
-        """Names the partition for ever; a topic created again has other names."""
+        """The name of the partition, for ever; partitions of a topic created again have others."""
 
     def bounds(self, taken: int = 0, limit: int = LATEST, rough: bool = False) -> tuple[int, int]:
-        """Return the first record's position, and that after the last; none precedes ``taken``.
+        """Return the position of the first record, and the position after the last one.
 
-        A ``rough`` end may lie behind the last record, and takes no reading. An earlier one, as
-        ``limit``, gives the end that it stood for: records that were added later are left out.
+        The end is not before ``taken``. If ``rough``, the end may lie behind the last record, and
+        nothing is read to find it. An earlier rough end, given as ``limit``, returns the exact end
+        as of that time: records that were added later are left out.
         """
 
     def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:
-        """Return records from ``start`` on, as many as one request gives; None for none.
+        """Return records from ``start`` on, as many as one request gives; None if there are none.
 
-        Records from ``stop`` on are left out; ``clock`` and ``trusted`` as of :meth:`blocks`.
+        Records from ``stop`` on are left out; ``clock`` and ``trusted`` are as for :meth:`blocks`.
         """
 
     def header(self, position: int) -> bytes | None:
@@ -125,7 +126,7 @@ class ReportSource(Protocol):
 
     @property
     def requeued(self) -> bool:
-        """Whether records bear the append time by which they were judged first."""
+        """Whether the records are requeued: they have the append time of when they first came."""
 
     def names(self) -> Sequence[str]:
         """Return the names of the partitions that exist now."""
@@ -135,7 +136,7 @@ class ReportSource(Protocol):
 
 
 class BoundedSource(ReportSource, Protocol):
-    """A source that an aggregation run takes up to its ends of now."""
+    """A source that an aggregation run takes up to its present ends."""
 
     @property
     def unit(self) -> str:
@@ -144,17 +145,19 @@ class BoundedSource(ReportSource, Protocol):
     def open(self, registry: Registry | None) -> None:
         """Check that the source exists and can be used for reports of these plans.
 
-        Raises MissingError if it does not exist, or the plans are None and it cannot be checked
-        without them; AggregationError or BrokerError, which say what to do, if it cannot be used.
+        Raises MissingError if it does not exist, or if ``registry`` is None and it cannot be
+        checked without plans; AggregationError or BrokerError, which say what to do, if it cannot
+        be used.
         """
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
         """Return all partitions, frozen; ``taken`` says up to where some have been read."""
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
-        """Refuse a source that cannot be the one whose partitions were read up to ``ends``.
+        """Check that the source can be the one whose partitions were read up to ``ends``.
 
-        Raises AggregationError, which says what is missing or different, if it cannot be.
+        ``last``: the last record that was taken of each partition. Raises AggregationError, which
+        says what is missing or different, if the source cannot be that one.
         """
 
     def make_durable(self, intent: Intent) -> None:

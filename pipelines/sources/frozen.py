@@ -1,13 +1,13 @@
-"""The part of a source that aggregation runs take: frozen ends, merged by append time, cut to size.
+"""Plans aggregation runs: freezes the ends of a source, and cuts records to runs and work items.
 
-The ends of all partitions are frozen once. Runs then take records in the order of append times
-over all partitions, so that the committed clock, at which state expires, never runs ahead of a
-partition that has not been read. Append times only rise in a partition and never lie before the
-committed clock. A cut always lies after a whole record: bodies come from strangers, so nobody may
-start to read in the middle of one.
+The ends of all partitions are frozen once. Runs then take records in the order of append times over
+all partitions, so that the committed clock, at which state expires, never runs ahead of a partition
+that has not been read. Append times only rise in a partition, and never lie before the committed
+clock. A cut always lies after a whole record: a record's body comes from strangers, so reading must
+never start within one.
 
-Blocks that were read to plan a run may be kept until its job in the same process takes them, within
-bounds. A job in another process, or after a crash, reads the same ranges again.
+Blocks that were read to plan a run may be kept, within bounds, until its job in the same process
+takes them. A job in another process, or after a crash, reads the same ranges again.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
 from sotto.wire.format import GROUP, HEADER, ROW
 
-#: A work item spans at most so many positions, unless a single record and the damage before it do.
+#: The most positions of a work item, unless one record and the damage before it have more.
 ITEM_BYTES = BLOCK_BYTES
 
-#: Bytes of blocks that are kept at most.
+#: The most bytes of blocks that are kept.
 KEPT_BYTES = 256 << 20
 
 _SMALLEST_ROW = ROW.size + 1
-#: The place at which a message says how many groups it has, u16.
+#: The offset in a message of its number of groups, u16.
 _GROUPS_AT = 6
 
 
-#: Records of one partition, in its order: the partition's number; the position after each record
-#: (what lies between two ends is no record) and that of it, -1 for damage that no record follows;
-#: monotone append time, ms; the most reports that the record and the damage before it may have.
+#: Columns over records of one partition, in its order. ``partition``: its number. ``end``: the
+#: position after the record. ``begin``: the record's position, -1 for damage that no record
+#: follows. ``append``: monotone append time, ms. ``rows``: the most reports that the record, and
+#: the damage before it, may have.
 _RECORD = np.dtype([(name, np.int64) for name in ("partition", "end", "begin", "append", "rows")])
 _Records: TypeAlias = NDArray[np.void]
 
 
 class _Kept(NamedTuple):
-    """A block that was read to plan a run: all that lies between two positions of a partition."""
+    """A block that was read to plan a run: the records between two positions of a partition."""
 
     start: int
     end: int
@@ -61,7 +62,7 @@ class _KeptBlocks:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        #: By partition; there may be thousands of these, so none is looked for in the others'.
+        #: By partition, of which there may be thousands.
         self._kept: dict[str, list[_Kept]] = {}
 
     def keep(self, partition: str, kept: _Kept) -> None:
@@ -71,7 +72,7 @@ class _KeptBlocks:
             self._kept.setdefault(partition, []).append(kept)
 
     def between(self, partition: str, start: int, end: int) -> list[_Kept]:
-        """Return the blocks that hold a range from its start on, as far as none is missing."""
+        """Return the kept blocks that hold a range from its start on, up to the first gap."""
         found = []
         for each in self._kept.get(partition, []):
             if each.start <= start < min(each.end, end):
@@ -80,18 +81,18 @@ class _KeptBlocks:
         return found
 
     def let_go(self, partition: str, end: int) -> None:
-        """Forget what lies before a position of a partition."""
+        """Forget the blocks that end at or before a position of a partition."""
         kept = self._kept.pop(partition, [])
         self._room += sum(each.block.size for each in kept if each.end <= end)
         self._kept[partition] = [each for each in kept if each.end > end]
 
 
 class _Frozen:
-    """One partition between where it is taken up to and its frozen end, read piece by piece.
+    """One partition from the position up to which it was taken to its frozen end.
 
     ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
     None for a partition of which nothing has been taken. ``trusted``: records that were appended
-    later, ms, are from the future. ``kept``: blocks of all partitions.
+    later, ms, are from the future. ``kept``: the kept blocks of all partitions.
     """
 
     def __init__(
@@ -116,8 +117,7 @@ class _Frozen:
         self._trusted = trusted
         self._kept = kept
         self._future: set[int] = set()
-        # The beginning of a partition without an entry in the manifest is written down, if it is
-        # not 0.
+        # A partition that has no entry in the manifest gets one if it does not begin at 0.
         self._unwritten = start is None and self.taken > 0
 
     @property
@@ -126,7 +126,7 @@ class _Frozen:
 
     @property
     def done(self) -> bool:
-        """Whether all of it has been looked at."""
+        """Whether all records up to the frozen end have been looked at."""
         return self._looked >= self._end
 
     @property
@@ -135,13 +135,16 @@ class _Frozen:
         return sum(position < self.taken for position in self._future)
 
     def look(self) -> _Records:
-        """Return the next records, as many as one read gives; damage counts with what follows."""
+        """Return the next records, as many as one read gives.
+
+        Damage counts with the record that follows it.
+        """
         damaged, damage = False, 0
         start = self._looked
         blocks = self._reader.blocks(start, self._end, self.latest, self._trusted)
         for number, block in enumerate(blocks):
             damaged = damaged or bool(block.corrupt)
-            # Bytes behind the last record are seen again.
+            # A set, since bytes behind the last record are seen again.
             self._future.update(each.position for each in block.corrupt if each.future)
             damage += sum(len(stretch.body) for stretch in block.corrupt)
             if len(block.append):
@@ -155,12 +158,12 @@ class _Frozen:
             self._rough = False
             _, sound = self._reader.bounds(start, self._end)
             if sound != self._end:
-                # Bytes after the last record are being written, or were torn: they are no damage.
-                # What was appended since the ends were frozen may be later than other partitions'.
+                # Bytes after the last record are being written, or were torn, and are no damage.
+                # Records appended since the freeze are left out: other partitions' may be earlier.
                 self._end = max(sound, start)
                 return self.look()
         if not damaged:
-            # The header of a segment without records.
+            # Only the header of a segment is there, and no records.
             self._looked = self._end
             return np.zeros(0, _RECORD)
         rest = np.array([damage // _SMALLEST_ROW])
@@ -168,7 +171,7 @@ class _Frozen:
         return self._looked_at(end, none, np.array([self.latest]), rest)
 
     def begin_at(self, since: int) -> None:
-        """Leave out, unread for ever, what was appended before ``since``, ms."""
+        """Leave out, for ever, the records that were appended before ``since``, ms."""
         while not self.done:
             records = self.look()
             before = int(np.searchsorted(records["append"], since))
@@ -206,17 +209,17 @@ class _Frozen:
         return LastRecord(at, header or b"")
 
     def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
-        """Yield a range, as of :class:`pipelines.sources.base.Range`, from what is kept of it."""
+        """Yield the records of a range, from kept blocks as far as there are; see ``Range``."""
         for each in self._kept.between(self.name, start, end):
             yield each.block.between(start, min(end, each.end), clock)
             start, clock = each.end, int(each.block.append[-1])
         if start < end:
             yield from self._reader.blocks(start, end, clock, trusted)
-        # Nothing is read a third time: a block that did not help here would only take up room.
+        # A range is read at most twice, so its blocks are not needed any more.
         self._kept.let_go(self.name, end)
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
-        """Cut records that follow what was taken into work items, and take them."""
+        """Cut the next records into work items, and note them as taken."""
         last = len(records) - 1
         at = -1
         self.floor = max(self.floor, clock)
@@ -232,19 +235,19 @@ class _Frozen:
 
 
 class FrozenLog:
-    """A source between what is committed and its ends of now.
+    """The records of a source from what is committed to its present ends.
 
-    ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
-    to. ``as_of``: only records appended up to then, ms, are taken. ``since``: of a partition of
-    which nothing is taken, only records appended from then on, ms. ``trusted``: records that claim
-    to have been appended later, ms, are from the future: they are taken, and rejected, and give
-    their time to no other record. ``now``: the time, ms, up to which the log is known once all is
-    taken: when the ends were frozen. ``keep``: whether what is read is kept until it is read again,
-    by a job in this process. To other processes it crosses as the source. ``period``: length of a
-    budget period, ms.
+    ``log``: a source; a path is an embedded log's directory. ``manifest``: says up to where its
+    partitions were taken. ``as_of``: only records appended up to then, ms, are taken. ``since``:
+    only records appended from then on, ms, are taken of a partition that is new. ``trusted``:
+    records that claim to have been appended later, ms, are from the future: they are taken and
+    rejected, and no other record gets their time. ``now``: when the ends were frozen, ms: the time
+    up to which the log is known once all is taken. ``keep``: whether blocks are kept for a job in
+    this process. When this is pickled, other processes get the source alone.
+    ``period``: length of a budget period, ms.
 
-    Raises AggregationError if a partition is not the one that it was when it was taken, or
-    ``as_of`` or ``trusted`` lies before that.
+    Raises AggregationError if a partition is not the one that was taken before, or if ``as_of`` or
+    ``trusted`` lies before the committed clock.
     """
 
     def __init__(
@@ -291,7 +294,7 @@ class FrozenLog:
         return source_of, (self.source,)
 
     def partition(self, name: str) -> Range:
-        """Return a partition; what is kept of it is read once more without the source."""
+        """Return a partition, which reads its kept blocks without the source."""
         return self._by_name.get(name) or self.source.partition(name)
 
     @property
@@ -304,7 +307,10 @@ class FrozenLog:
         return {each.name: each.future for each in self._partitions if each.future}
 
     def take(self, limit: int) -> Intent | None:
-        """Return what the next run takes: the earliest records, of at most ``limit`` reports."""
+        """Return the intent of the next run: the earliest records, of at most ``limit`` reports.
+
+        None if there are no more.
+        """
         records, horizon = self._known(limit)
         # Sorting is stable: a partition's records stay in their order.
         records = records.take(np.lexsort((records["partition"], records["append"])))
@@ -328,7 +334,7 @@ class FrozenLog:
             if (found := partition.last_record(records)) is not None
         }
         self._generation, self._clock = self._generation + 1, int(taken["append"][-1])
-        # Damage before any record has no time.
+        # If there is only damage so far, there is no time yet.
         clock = None if self._clock == EARLIEST else self._clock
         periods = np.flatnonzero(opens(taken["append"] // self._period))
         reports = int(np.add.reduceat(taken["rows"], periods).max())
@@ -339,13 +345,13 @@ class FrozenLog:
         )
 
     def _known(self, limit: int) -> tuple[_Records, int]:
-        """Return records, and up to which append time they are complete and may be taken."""
+        """Return records, and the append time up to which they are complete and may be taken."""
         last = self._last
         parts, number = [self._ahead], int(self._ahead["rows"].sum())
         waiting = [(each.latest, at) for at, each in enumerate(self._partitions) if not each.done]
         heapq.heapify(waiting)
         while waiting:
-            # No partition can still show a record from before the latest of the last one.
+            # No partition can have an unseen record from before the latest of the one behind.
             behind = self._partitions[waiting[0][1]]
             if behind.latest > last:
                 break

@@ -1,8 +1,8 @@
-"""Kafka topics as sources: of aggregation runs, and of streaming jobs.
+"""Kafka topics as sources: for aggregation runs, and for streaming jobs.
 
-Offsets are positions. How far each partition has been read is committed with what was counted,
-never in Kafka. A partition's name contains the topic's id, ``TOPIC@ID/NUMBER``, so that a topic
-that was deleted and created again is not taken for the one it was.
+Offsets are positions. How far each partition has been read is committed with the counts, never in
+Kafka. A partition's name contains the topic's id, ``TOPIC@ID/NUMBER``, so that a topic that was
+deleted and created again is not taken for the former one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic
 from sotto.log.reader import Block, Corrupt
 from sotto.plan.registry import Registry
 
-#: A topic that is being read is asked for its id once in so many seconds.
+#: Seconds between two checks that a topic that is being read still has its id.
 CHECKED_SECONDS = 60
 
 _NAME = re.compile(r"(?P<topic>[^/@]+)@(?P<id>[^/@]+)/(?P<number>\d+)")
@@ -66,7 +66,7 @@ class PartitionName(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TopicBlock(Block):
-    """Records of a partition; between two of them offsets may be missing."""
+    """Records of a partition of a topic, whose offsets may have gaps."""
 
     positions: NDArray[np.int64]  #: ndarray, shape (n,), int64; the records' offsets
     times: NDArray[np.int64]  #: ndarray, shape (n,), int64; as the broker has them, ms
@@ -89,10 +89,10 @@ class TopicBlock(Block):
 class KafkaPartition:
     """A partition of a topic; see :class:`pipelines.sources.base.Partition`.
 
-    ``accept_loss``: whether to go on where records have been deleted that were never read.
-    ``frozen`` ((int, int), optional): its bounds, if it was frozen. ``requeued``: as of
+    ``accept_loss``: whether to go on if records have been deleted that were never read. ``frozen``
+    ((int, int), optional): its bounds, if it was frozen. ``requeued``: as for
     :class:`pipelines.sources.base.ReportSource`. ``check``: called before each poll; raises an
-    error if the topic is another one than it was.
+    error if the topic was deleted and created again.
     """
 
     def __init__(
@@ -153,7 +153,10 @@ class KafkaPartition:
 
 
 def timed_block(piece: Piece, clock: int, trusted: int) -> Block:
-    """Return a piece with monotone append times; records without the broker's time are damage."""
+    """Return a piece as a block with monotone append times.
+
+    Records without the broker's time are damage; those from after ``trusted`` are from the future.
+    """
     sound = piece.appended & (piece.times <= trusted)
     times = np.where(sound, piece.times, clock)
     if len(times):
@@ -164,10 +167,9 @@ def timed_block(piece: Piece, clock: int, trusted: int) -> Block:
 
 
 def requeued_block(piece: Piece, clock: int, trusted: int) -> Block:
-    """Return a piece with the append times that its sender restored.
+    """Return a piece of requeued records as a block, with the append times that their sender set.
 
-    Records with the broker's time are damage, and so are those from the future: their period would
-    never end.
+    Records with the broker's time are damage; those from after ``trusted`` are from the future.
     """
     sound = ~piece.appended & (piece.times <= trusted)
     times = np.where(sound, piece.times, clock)
@@ -215,9 +217,9 @@ def _lost(name: str, taken: int, first: int) -> str:
 class KafkaTopics:
     """Topics of reports as a source of aggregation runs; see :class:`BoundedSource`.
 
-    ``topics``: at least one; several if they are epochs of one name whose older ones still get
-    messages. ``accept_loss``: whether to go on where the broker has deleted records that were never
-    read. Missing records are quarantined as one entry without bytes.
+    ``topics``: at least one; several if they are epochs of one name, and older epochs still get
+    messages. ``accept_loss``: whether to go on if the broker has deleted records that were never
+    read; these are quarantined as one entry without bytes.
     """
 
     unit = "messages"
@@ -266,7 +268,7 @@ class KafkaTopics:
         frozen = []
         for name in names:
             first, end = bounds[name.partition]
-            # If anything of a topic was read, then everything from 0 on, or it was written down.
+            # If the topic was read before, this partition is at 0, or has an entry of its own.
             start = 0 if name.topic in known else first
             frozen.append(self._partition(name, (start, end)))
         return frozen
@@ -275,7 +277,7 @@ class KafkaTopics:
         return self._partition(PartitionName.parse(name))
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
-        """Refuse topics that cannot be those whose partitions were read."""
+        """Raise AggregationError if topics cannot be those whose partitions were read."""
         names = {each: PartitionName.parse(each) for each in ends}
         for name in names.values():
             self._check_topic(name)
@@ -288,7 +290,7 @@ class KafkaTopics:
         self._check_others(ends, {name.topic: name.id for name in names.values()})
 
     def make_durable(self, intent: Intent) -> None:
-        """Do nothing: what can be read is on as many brokers as the topic asks for."""
+        """Do nothing: records that can be read are on as many brokers as the topic asks for."""
 
     def close(self) -> None:
         self._reader.close()
@@ -298,7 +300,7 @@ class KafkaTopics:
         return reader_of(self.broker)
 
     def _names(self) -> list[PartitionName]:
-        # Reports are sent to as many partitions as the name says, whatever were added.
+        # Devices send to as many partitions as the name says, even if more were added.
         return [
             PartitionName(str(topic), self._found[str(topic)].id, number)
             for topic in self.topics
@@ -325,7 +327,7 @@ class KafkaTopics:
             )
 
     def _check_others(self, ends: Mapping[str, int], ids: Mapping[str, str]) -> None:
-        """Refuse to go on while another epoch that was read once has records left."""
+        """Raise AggregationError while another epoch that was read before has records left."""
         older = [
             PartitionName(str(topic), ids[str(topic)], number)
             for topic in self._others
@@ -419,9 +421,10 @@ def partitions_of(broker: Broker, topic: SinkTopic) -> list[PartitionName]:
 
 @lru_cache(maxsize=1024)
 def _check_id(broker: Broker, topic: str, id: str, at: int) -> None:
-    """Refuse a topic that was deleted and created again: its offsets mean other records.
+    """Raise LostError if a topic was deleted and created again: its offsets mean other records.
 
-    ``at``: a number that is another one when the broker is to be asked again.
+    Raises GoneError if it does not exist. ``at``: a number that changes when the broker is to be
+    asked again, since answers are cached.
     """
     with connected(broker) as topics:
         found = topics.id_of(topic)

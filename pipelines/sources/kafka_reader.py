@@ -1,7 +1,7 @@
-"""Reading Kafka topics: one connection a process, records as packed pieces.
+"""Reads Kafka topics by one connection a process, and returns records as packed pieces.
 
-kafka-python returns records one by one, which costs more than all that is done with them
-afterwards.
+kafka-python returns records as one object each, which costs more than all further work; so they
+are packed into arrays at once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 #: How long a broker may take to answer, in seconds.
 PATIENCE = 15.0
-#: Bytes that one request returns, unless a single batch has more.
+#: The most bytes that one request returns, unless a single batch has more.
 FETCH_BYTES = 1 << 20
 
 _POLL_MS = 200
-#: The same where no record is known to be left; one that comes later is there at the next call.
+#: The wait, ms, if no record is known to be left; one that comes later is found at the next call.
 _LOOK_MS = 20
 _MOST_RECORDS = 1 << 20
 _APPEND_TIME = 1
@@ -50,7 +50,7 @@ class PartitionId(NamedTuple):
 class Piece:
     """The records that one request returned of a partition."""
 
-    #: The offsets that it covers: there is no record between them but these.
+    #: The offsets that it covers; there are no other records between them.
     start: int
     end: int
     offsets: NDArray[np.int64]  #: (n,) int64; of each record
@@ -82,7 +82,7 @@ class Piece:
 
 
 def header(time: int, body: bytes) -> bytes:
-    """Return bytes that identify a record: of its append time, as the broker has it, and value."""
+    """Return bytes that identify a record, made of the broker's append time, ms, and the value."""
     return _HEADER.pack(time, len(body), zlib.crc32(body))
 
 
@@ -95,7 +95,7 @@ class Reader:
         self._lock = threading.RLock()
 
     def bounds(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, tuple[int, int]]:
-        """Return where the first record of each is, and where the next one will be."""
+        """Return each partition's offset of its first record, and that of the next one to come."""
         wanted = [_known(each) for each in partitions]
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -111,20 +111,20 @@ class Reader:
             time.sleep(_POLL_MS / 1000)
 
     def _bounds(self, wanted: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
-        """Return where partitions begin and end, so far as the client can tell."""
+        """Return where partitions begin and end, without those that the client does not know."""
         with self._lock, map_kafka_errors(self._broker):
             consumer = self._consumer()
             try:
                 first, last = offsets(consumer, wanted)
             except KeyError:
-                # kafka-python's, where its metadata are older than the topic.
+                # kafka-python raises it if its metadata are older than the topic.
                 return {}
         return {each: (first[each], last[each]) for each in first.keys() & last.keys()}
 
     def offsets_at(
         self, partitions: Sequence[PartitionId], time: int
     ) -> Mapping[PartitionId, int | None]:
-        """Return the offset of each one's first record from a time on, ms; None for no record."""
+        """Return the offset of each partition's first record from a time on, ms; None for none."""
         with self._lock, map_kafka_errors(self._broker):
             wanted = {each: _known(each) for each in partitions}
             asked = dict.fromkeys(wanted.values(), time)
@@ -133,9 +133,9 @@ class Reader:
             return {each: None if one is None else one.offset for each, one in at.items()}
 
     def pieces(self, partition: PartitionId, start: int, end: int) -> Iterator[Piece | None]:
-        """Yield what lies between two offsets, up to the end of which there are records already.
+        """Yield the records between two offsets; all of them must have been written already.
 
-        None comes last where what is next is not there any more.
+        If the next record has been deleted, None is yielded last.
         """
         while start < end:
             with self._lock:
@@ -147,13 +147,16 @@ class Reader:
             start = piece.end
 
     def poll(self, partition: PartitionId, start: int) -> Piece | None:
-        """Return what comes soon; what is empty and begins later stands for deletions."""
+        """Return the records that come soon, None if none do.
+
+        An empty piece that begins after ``start`` says that records before it were deleted.
+        """
         from kafka.errors import OffsetOutOfRangeError
 
         with self._lock, map_kafka_errors(self._broker):
             wanted = _known(partition)
             consumer = self._placed(wanted, start)
-            # As of the last answer; None before the first.
+            # The partition's end as of the last answer; None before the first.
             end = consumer.highwater(wanted)
             wait = _POLL_MS if end is None or start < end else _LOOK_MS
             try:
@@ -175,7 +178,7 @@ class Reader:
         return self._made
 
     def _fetch(self, partition: PartitionId, start: int) -> Piece | None:
-        """Return what is next, empty if it is no record; None if it has been deleted."""
+        """Return the next records, or an empty piece over offsets without any; None if deleted."""
         from kafka.errors import OffsetOutOfRangeError
 
         wanted = _known(partition)
@@ -192,7 +195,7 @@ class Reader:
         raise _silent(wanted, start)
 
     def _placed(self, wanted: TopicPartition, start: int) -> KafkaConsumer:
-        """Return the consumer, about to read what comes after an offset."""
+        """Return the consumer, so placed that it reads from an offset on."""
         consumer = self._consumer()
         if consumer.assignment() != {wanted}:
             consumer.assign([wanted])
@@ -205,13 +208,13 @@ class Reader:
     def _polled(
         consumer: KafkaConsumer, wanted: TopicPartition, start: int, wait: int = _POLL_MS
     ) -> Piece | None:
-        """Return what one request brings; empty if it is no record, None if nothing comes."""
+        """Return the records of one request; a piece may be empty, None if no offset was passed."""
         from kafka.errors import CorruptRecordError
 
         try:
             records = consumer.poll(wait).get(wanted, [])
         except (struct.error, ValueError):
-            # The end of the batch is not known.
+            # The batch cannot be skipped, since its end is not known.
             raise CorruptRecordError from None
         reached = consumer.position(wanted)
         return _packed(records, start, reached) if reached is not None and reached > start else None
@@ -229,10 +232,10 @@ def make_consumer(broker: Broker) -> KafkaConsumer:
         broker,
         PATIENCE,
         client_id="sotto",
-        # No group: which offsets have been read is committed with what was counted.
+        # No group: the offsets that have been read are committed with the counts.
         group_id=None,
         enable_auto_commit=False,
-        # An offset that is gone is an error, not to be replaced by another.
+        # An offset that is gone must be an error, and not be replaced by another.
         auto_offset_reset="none",
         isolation_level="read_committed",
         allow_auto_create_topics=False,
@@ -240,7 +243,7 @@ def make_consumer(broker: Broker) -> KafkaConsumer:
         metrics_enabled=False,
         max_poll_records=_MOST_RECORDS,
         max_partition_fetch_bytes=FETCH_BYTES,
-        # Nothing is waited for: what is read is there.
+        # Records that are read are there already, so brokers need not wait for more.
         fetch_max_wait_ms=5,
         request_timeout_ms=int(PATIENCE * 1000),
     )
@@ -255,10 +258,11 @@ def read_to_end(
     progress: Callable[[int, int], None] = lambda *_: None,
     begin: Mapping[str, int] | None = None,
 ) -> Generator[Any]:
-    """Yield the records of a topic, as kafka-python has them, up to its end of now by partition.
+    """Yield the records of a topic as kafka-python returns them, partition by partition.
 
-    ``progress`` is called with how many have been read, and how many there are. ``begin`` is by
-    partition, as text, the offset where reading starts, if not 0.
+    Each partition is read up to its present end. ``progress`` is called with how many records have
+    been read, and how many there are. ``begin``: by partition, as text, the offset at which reading
+    starts, by default the first.
     """
     from kafka import TopicPartition
 
@@ -288,7 +292,10 @@ def read_to_end(
 def read_until(
     consumer: KafkaConsumer, ends: Mapping[TopicPartition, int]
 ) -> Iterator[Sequence[Any]]:
-    """Yield the records of each request, maybe none, until assigned partitions reach their ends."""
+    """Yield the records of each request, maybe none, until all partitions are read to their ends.
+
+    The partitions are assigned to the consumer already.
+    """
     at = {each: consumer.position(each) for each in ends}
     deadline = time.monotonic() + PATIENCE
     while behind := [each for each, end in ends.items() if at[each] < end]:

@@ -60,7 +60,7 @@ class EmbeddedLog:
         return cls(Path(path_of(url)))
 
     def __reduce__(self) -> tuple[type[EmbeddedLog], tuple[Path]]:
-        """Cross Beam with a path that does not depend on where a process was started."""
+        """Pickle with an absolute path, since workers may be started in another folder."""
         return EmbeddedLog, (self.path.absolute(),)
 
     def open(self, registry: Registry | None) -> None:
@@ -79,10 +79,9 @@ class EmbeddedLog:
         return _LogPartition(self.path / name)
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
-        """Refuse another log, or one that was cut.
+        """Raise AggregationError if this is another log, or one that was cut.
 
-        Old segments may be removed, the first ones first, but neither a partition nor its last
-        segment.
+        Old segments may have been removed, oldest first, but no partition and no last segment.
         """
         for name, end in ends.items():
             size = LogReader(self.path / name).end(rough=True)

@@ -1,1 +1,5 @@
-"""The state directory: what is committed, and how."""
+"""The state directory of aggregation runs: its files, and how a run commits.
+
+:mod:`~pipelines.storage.directory` has the layout, :mod:`~pipelines.storage.manifest` what is
+committed; :class:`pipelines.bounded.driver.Driver` writes both.
+"""

@@ -1,7 +1,7 @@
 """Files on Beam's file systems other than folders: ``gs://``, ``s3://``, ``hdfs://`` and others.
 
-Nothing here replaces a file: each is created once, under a name of its own, and moved at most
-once, to a name that is free. So a store need neither rename atomically nor replace.
+No file is replaced: each is created once, under a name of its own, and moved at most once, to a
+name that is free. So the store need be able neither to rename atomically nor to replace.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BeamPath:
         return BeamPath(self.uri.rpartition("/")[0])
 
     def check(self) -> None:
-        """Refuse a path for which Beam has no file system, or not what that needs."""
+        """Raise ParameterError if Beam has no file system for the path, or lacks its package."""
         try:
             FileSystems.get_filesystem(self.uri)
         except ValueError as error:
@@ -79,7 +79,7 @@ class BeamPath:
 
 
 def move(moves: Sequence[tuple[BeamPath, BeamPath]]) -> None:
-    """Give files other names, which are free."""
+    """Rename files to names that are free."""
     if moves:
         sources, targets = zip(*moves, strict=True)
         FileSystems.rename([str(path) for path in sources], [str(path) for path in targets])

@@ -1,4 +1,4 @@
-"""The state directory: its layout, its lock, and the two writes on which a commit stands.
+"""The state directory: its layout, its lock, and the two writes that make a commit.
 
 ::
 
@@ -16,28 +16,27 @@
                      bytes out
       attempts/      what a job writes before it is moved to the five above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
-      BACKUP, backup/  the lock of a backup that is being made, and its links; those of a killed one
-                     are removed by the next commit
-      alerts.json    what sotto alerts and sotto serve keep of alerts; none of the job's
-      last_run.json  how the last run went, for those who watch; nothing depends on it
+      BACKUP, backup/  the lock of a backup that is being made, and its links; the next commit
+                     removes the links of a backup that was killed
+      alerts.json    what sotto alerts and sotto serve keep of alerts; the job does not use it
+      last_run.json  how the last run went, for the exporter and pages; nothing depends on it
       published.json up to where results are published; without it they are published again
-      published-quarantine.json  the same of what was rejected
+      published-quarantine.json  the same for the quarantine
 
 :class:`pipelines.bounded.driver.Driver` commits, and describes what a crash leaves.
 
 A job may run on other machines, outlive its driver, and run the same part twice at the same time.
-So no two writers ever have a name in common: each attempt of a driver has a folder, in it each
-writer a random name, and only what the job's own summary lists is moved out, by the driver that
-holds the lock. Files that the job of a killed driver goes on writing are read by nobody, and
-removed.
+So no two writers use the same name: each attempt of a driver has a folder, in which each writer
+takes a random name. The driver, which holds the lock, moves out only the files that the job's own
+summary lists. The job of a killed driver may go on writing files; these are never read, and the
+next commit removes them.
 
 Files that workers write and read (states, logs, counts, quarantine, attempts) may lie elsewhere, in
-a folder or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the
-random name of the state directory. Manifest, intent and lock stay in a local folder of the
-driver's, whose rename, fsync and flock are what a commit stands on; a lease on an object store
-would promise less. The two belong together: a state directory that is restored from a copy is
-refused where there are files of generations that it does not know. That no copy is used beside the
-original is the operator's duty.
+a folder or on one of Beam's file systems that all workers reach: at FILES/STATE, where STATE is the
+random name of the state directory. Manifest, intent and lock stay in a local folder of the driver,
+since a commit relies on its rename, fsync and flock; a lease on an object store would promise less.
+Both places belong together: a state directory that was restored from a copy is refused if there are
+files of generations that it does not know. The operator must never use a copy beside the original.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ from sotto.files import open_file, try_lock
 #: The folder of a backup's links to what it copies, while it does.
 BACKUP_LINKS = "backup"
 
-#: By folder, the names of what a commit may leave behind. Nothing else is removed.
+#: By folder, patterns of the names of files that a commit may leave behind. No others are removed.
 _LEFT_BEHIND = {
     "": r"(MANIFEST|intent|last_run|published(-quarantine)?)\.json\.new|drain\.json",
     "plans": r"[0-9a-f]{64}\.(json|candidates)\.new",
@@ -93,11 +92,11 @@ class StateFiles:
         return self.root / "states" / f"{period}.{part}.{generation}"
 
     def log(self, period: int, part: int, generation: int) -> AnyPath:
-        """Return where a generation keeps rows that such a part has taken."""
+        """Return where a generation keeps the rows that a part of a period's state has taken."""
         return self.root / "logs" / f"{period}.{part}.{generation}"
 
     def state(self, period: int, part: int, stored: StoredState) -> Iterator[AnyPath]:
-        """Yield the files of such a part."""
+        """Yield the files that keep a part of a budget period's state."""
         if stored.snapshot is not None:
             yield self.snapshot(period, part, stored.snapshot.generation)
         for log in stored.logs:
@@ -108,7 +107,7 @@ class StateFiles:
         return self.root / "counts" / f"{page}.{generation}"
 
     def published(self, page: int, generation: int) -> AnyPath:
-        """Return where a generation keeps what is published of a page's windows."""
+        """Return where a generation keeps the publications of a page's windows."""
         return self.root / "published" / f"{page}.{generation}"
 
     def quarantine(self, entry: Quarantined) -> AnyPath:
@@ -119,13 +118,16 @@ class StateFiles:
         return self.root / "attempts" / name
 
     def open(self) -> None:
-        # Pseudonyms are in it: its owner decides who else reads it, workers too.
+        # It has pseudonyms, so only its owner may read it, and give others access, workers too.
         files.make_folder(self.root, mode=0o700)
         for folder in (*_LEFT_BY_JOBS, "attempts"):
             files.make_folder(self.root / folder)
 
     def place(self, attempt: str, written: Mapping[str, str]) -> None:
-        """Move what an attempt wrote to where it counts; after an error the next starts over."""
+        """Move the files of an attempt to their places; after an error the next one starts over.
+
+        ``written``: folder and name at which a file is to count, to its name in the attempt.
+        """
         folder = self.attempt(attempt)
         moves = []
         for target, name in sorted(written.items()):
@@ -145,14 +147,14 @@ class StateFiles:
             yield self.quarantine(entry)
 
     def sync(self, manifest: Manifest) -> None:
-        """Make durable what a manifest names of its own generation."""
+        """Make the files durable that a manifest names and its own generation wrote."""
         files.sync(p for p in self.named(manifest) if _generation(p) == manifest.generation)
 
     def collect(self, manifest: Manifest) -> None:
-        """Remove what attempts have left, and the files that a manifest does not name.
+        """Remove the files that attempts have left, and those that a manifest does not name.
 
         Raises AggregationError if there are files of generations that the manifest does not know:
-        it is an old copy.
+        then the manifest is an old copy.
         """
         named, left = set(self.named(manifest)), []
         for folder, pattern in _LEFT_BY_JOBS.items():
@@ -169,7 +171,7 @@ class StateFiles:
 
 @contextmanager
 def backup_lock(state_dir: Path) -> Iterator[bool]:
-    """Hold a state directory against other backups; False if one is being made."""
+    """Lock a state directory against other backups; yields False if one is being made."""
     descriptor = open_file(state_dir / "BACKUP", os.O_RDWR | os.O_CREAT)
     try:
         yield try_lock(descriptor)
@@ -187,7 +189,7 @@ def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
 
 
 class NoManifestError(AggregationError):
-    """A directory has files, and no manifest that says that they are ours."""
+    """A directory has files of a state directory, but no manifest."""
 
 
 class StateDirectory:
@@ -205,9 +207,9 @@ class StateDirectory:
 
     @contextmanager
     def lock(self, wait: float = 0.0) -> Iterator[None]:
-        """Hold the directory against every other run; wait so many seconds for one."""
+        """Lock the directory against every other run; wait up to ``wait`` seconds for the lock."""
         try:
-            # Pseudonyms are in it: its owner decides who else reads it.
+            # It has pseudonyms, so only its owner may read it, and give others access.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -229,9 +231,10 @@ class StateDirectory:
             ) from error
 
     def open(self, elsewhere: str | None = None) -> Manifest:
-        """Return what is committed, after removing what is not; make a new one. Under :meth:`lock`.
+        """Return what is committed, after removing other files; make a new directory if need be.
 
-        ``elsewhere``: folder or URI where jobs are to have their files, if not here; chosen once.
+        The caller holds :meth:`lock`. ``elsewhere``: the folder or URI for files of jobs, if these
+        are not to lie here; it is chosen when the directory is made.
         """
         if elsewhere is not None:
             elsewhere = str(files.place_of(elsewhere))
@@ -257,7 +260,7 @@ class StateDirectory:
         return StateFiles(files.place_of(manifest.files) / manifest.state)
 
     def _check_unused(self) -> None:
-        """Refuse a directory with anything in it that only a manifest could explain."""
+        """Raise NoManifestError if a directory without a manifest has files of runs."""
         # The first manifest is written before anything else.
         for name in ("plans", *_LEFT_BY_JOBS, "results.db"):
             path = self.path / name
@@ -268,14 +271,14 @@ class StateDirectory:
                 )
 
     def intent(self, manifest: Manifest) -> Intent | None:
-        """Return what an interrupted run was to do on top of ``manifest``, if one was."""
+        """Return the intent of an interrupted run on top of ``manifest``, if there was one."""
         if not self._intent.exists():
             return None
         intent = Intent.from_json(self._intent.read_bytes())
         return intent if intent.generation == manifest.generation + 1 else None
 
     def begun(self, manifest: Manifest) -> int | None:
-        """Return when a run on top of ``manifest`` began that is not finished, ms; None of none."""
+        """Return when the unfinished run on top of ``manifest`` began, ms, if there is one."""
         if self.intent(manifest) is None:
             return None
         return self._intent.stat().st_mtime_ns // 1_000_000
@@ -284,11 +287,11 @@ class StateDirectory:
         files.replace(self._intent, intent.to_json(), checkpoint)
 
     def write_manifest(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
-        """Make a manifest durable, whose files are: this is the moment at which they count."""
+        """Make a manifest durable; its files must be already, and count from now on."""
         files.replace(self._manifest, manifest.to_json(), checkpoint)
 
     def collect(self, manifest: Manifest) -> None:
-        """Remove the files of runs that the manifest does not name, and no others."""
+        """Remove files of runs that the manifest does not name, an old intent, and old links."""
         for folder, pattern in _LEFT_BEHIND.items():
             files.remove(_ours(self.path / folder, pattern))
         self._files(manifest).collect(manifest)
@@ -297,7 +300,7 @@ class StateDirectory:
         self._remove_links()
 
     def _remove_links(self) -> None:
-        """Remove what a backup that was killed has left: what a commit drops would stay in it."""
+        """Remove the links of a backup that was killed, which keep files that a commit drops."""
         links = self.path / BACKUP_LINKS
         if not links.exists():
             return
@@ -307,7 +310,7 @@ class StateDirectory:
 
 
 class Problem(StrEnum):
-    """Why a run failed, as far as a note says it."""
+    """The kind of a run's failure, as a note has it."""
 
     DISK = "disk"
     BROKER = "broker"
@@ -318,10 +321,10 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True)
 class LastRun:
-    """How the last run went, for those who watch: a note beside what is committed, no part of it.
+    """A note of how the last run went, for the exporter and pages; it is no part of a commit.
 
-    The wall clock is in it, and so it is not in the manifest, which is a function of what was
-    aggregated. Nothing is decided by it; where it is lost, the next run writes it again.
+    It has times of the wall clock, and the manifest has none, since that is a function of what was
+    aggregated. Nothing is decided by the note; if it is lost, the next run writes it again.
     """
 
     FORMAT = 2
@@ -331,24 +334,24 @@ class LastRun:
     #: When the log was last aggregated to its end, or a run of it finished, ms of the wall clock;
     #: 0 if that is not known.
     looked: int
-    #: When that generation was, ms of the wall clock; None if by no run that left a note.
+    #: When that generation was finished, ms of the wall clock; None if its run left no note.
     finished: int | None = None
-    #: How long its run took, from its intent to the projection of its results.
+    #: How long its run took, s, from its intent to the projection of its results.
     seconds: float | None = None
-    #: When a run after that failed, ms of the wall clock; None if the last one did not.
+    #: When a run after that failed, ms of the wall clock; None if the last run did not fail.
     failed: int | None = None
-    problem: str = ""  #: why: a :class:`Problem`, and no text of an error
-    future: int = 0  #: records from the future that all runs took together
-    future_at: int | None = None  #: when the last of them were taken, ms of the wall clock
-    future_in: str = ""  #: the partitions that they were in
+    problem: str = ""  #: why it failed: a :class:`Problem`, and no text of an error
+    future: int = 0  #: how many records from the future all runs together have taken
+    future_at: int | None = None  #: when the last of these were taken, ms of the wall clock
+    future_in: str = ""  #: the partitions that these last ones were in
 
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:
-        """Return the note in a state directory; one that is damaged is as good as none."""
+        """Return the note in a state directory; None if it is missing or damaged."""
         return files.find_note(cls, state_dir / cls.NAME, cls.FORMAT)
 
     def leave(self, state_dir: Path) -> None:
-        """Leave the note, or none where a full disk does not take it: what is committed is so."""
+        """Write the note, if the disk has room for it; without it everything is committed, too."""
         files.leave_note(self, state_dir / self.NAME, self.FORMAT)
 
     @classmethod

@@ -1,11 +1,11 @@
-"""Files that outlive a crash: named only when whole, checked when read, synced before use.
+"""Files that outlive a crash: written whole before they get their name, and checked when read.
 
-Everything that a run leaves on a disk passes through here. Files of the driver lie in a folder and
-are renamed to their names once they are whole and durable (:func:`replace`). Files of workers lie
-in a folder or on another of Beam's file systems: :func:`create` makes it under a name that nobody
-else uses, and the driver moves what counts to its place. A binary file carries its kind, a version
-and the CRC-32 of its body; a JSON document carries the SHA-256 of its content. So damage is an
-error and never an estimate.
+Every file that a run leaves on a disk is written by this module. Files of the driver lie in a local
+folder and get their names once they are whole and durable (:func:`replace`). Files of workers lie
+in a folder or on another of Beam's file systems: :func:`create` makes each under a name that no
+other writer uses, and the driver moves those that count to their places. A binary file carries its
+kind, a version and the CRC-32 of its body; a JSON document carries the SHA-256 of its content. So a
+damaged file is an error, and never makes a wrong estimate.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-#: Called with the name of each step just taken. Tests stop the process there.
+#: A function that is called after each step, with its name; tests kill the process in it.
 Checkpoint: TypeAlias = Callable[[str], None]
 
 #: A file in a folder, or on another file system.
 AnyPath: TypeAlias = "Path | BeamPath"
 
-#: Seconds between two looks at whether a lock is free.
+#: Seconds between two attempts to take a lock.
 _LOOK = 0.05
 _HEAD = struct.Struct("<8sIIQ")
 _VERSION = 1
@@ -52,7 +52,7 @@ class LostFileError(AggregationError, FileNotFoundError):
 
 @contextmanager
 def committed(path: AnyPath) -> Iterator[None]:
-    """Map what reading a committed file raises to errors that name the file and what to do."""
+    """Map errors of reading a committed file to errors that name the file and what to do."""
     try:
         yield
     except FileNotFoundError as error:
@@ -65,7 +65,7 @@ def place_of(text: str) -> AnyPath:
     """Return a folder, given as a path or as the URI of one of Beam's file systems."""
     if "://" not in text:
         return Path(text).absolute()
-    # Importing Beam takes seconds, which who reads a local state directory does not spend.
+    # Importing Beam takes seconds; commands that only read a local state directory need not wait.
     from pipelines.storage.beam_files import BeamPath
 
     found = BeamPath(text.rstrip("/"))
@@ -74,7 +74,7 @@ def place_of(text: str) -> AnyPath:
 
 
 def create(path: AnyPath, parts: Sequence[Buffer]) -> None:
-    """Write a file that is not there yet; in a folder, durable only after :func:`sync`."""
+    """Write a file that is not there yet; a local one is durable only after :func:`sync`."""
     if not isinstance(path, Path):
         path.create(parts)
         return
@@ -88,8 +88,8 @@ def replace(
 ) -> None:
     """Write a file so that, when this returns, it is durable under its name.
 
-    An older file of this name stands until the new one is durable, and after any ``OSError``.
-    The new one is nobody else's: a file or a link that lies where it is written is removed first.
+    An older file of this name stays until the new one is durable, and after any ``OSError``. The
+    new one is written to ``NAME.new``; a file or a link of that name is removed first.
     """
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def replace(
 
 
 def lock_within(descriptor: int, seconds: float) -> bool:
-    """Lock a file as soon as it is free; False if it is not within so many seconds."""
+    """Lock a file as soon as it is free; return False if it is not free within ``seconds``."""
     deadline = time.monotonic() + seconds
     while not try_lock(descriptor):
         if time.monotonic() >= deadline:
@@ -153,7 +153,9 @@ def dump_document(value: Mapping[str, object]) -> bytes:
 
 
 def load_document(content: bytes, name: str, known: int) -> Any:
-    """Return a stored JSON document of a known format, as :func:`dump_document` wrote every byte.
+    """Return a JSON document that :func:`dump_document` wrote, of the format ``known``.
+
+    Raises AggregationError if its format is another one, or a byte differs from what was written.
 
     >>> stored = dump_document({"format": 1, "clock": 5})
     >>> load_document(stored, "example.json", 1)
@@ -186,10 +188,10 @@ def find_note(kind: type[T], path: Path, known: int) -> T | None:
 
 
 def leave_note(note: DataclassInstance, path: Path, format: int) -> None:
-    """Store a dataclass on which nothing depends, if the disk takes it.
+    """Store a dataclass on which nothing depends, if the disk has room.
 
-    A full disk has the file that is there overwritten: a crash in between damages it, which is as
-    good as none.
+    If the disk is full, the present file is overwritten in place. A crash meanwhile damages it, and
+    :func:`find_note` then returns None.
     """
     content = dump_document({"format": format, **asdict(note)})
     try:
@@ -205,7 +207,7 @@ def _canonical(value: Mapping[str, object]) -> bytes:
 
 
 def sync(paths: Iterable[AnyPath]) -> None:
-    """Make local files durable, then the directories that name them; others are when created."""
+    """Make local files durable, then their directories; other files are when they are created."""
     directories = set()
     for path in paths:
         if isinstance(path, Path):
@@ -228,7 +230,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def move(moves: Iterable[tuple[AnyPath, AnyPath]]) -> None:
-    """Give files other names, each within its file system; nothing else has these names."""
+    """Rename files, each within its file system; the new names are free."""
     remote = []
     for source, target in moves:
         if isinstance(source, Path) and isinstance(target, Path):
@@ -274,7 +276,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def make_folder(folder: AnyPath, mode: int = 0o770) -> None:
-    """Make a folder for its owner, and a group that the umask lets in: it has pseudonyms."""
+    """Make a folder for its owner, and a group if the umask allows one: it has pseudonyms."""
     if isinstance(folder, Path):
         folder.mkdir(mode=mode, parents=True, exist_ok=True)
     else:

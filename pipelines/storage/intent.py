@@ -1,7 +1,8 @@
-"""The input of a commit: ranges of the log, messages of quarantine, or pseudonyms to forget.
+"""The intent: the input that a commit takes.
 
-The intent is made durable before a job begins, so that a restart after a crash takes exactly the
-same again, however far the log has grown since.
+It is made durable before a job begins, so that a restart after a crash takes exactly the same input
+again, however far the log has grown since. The input is ranges of the log, messages of quarantine
+(``sotto requeue``), or pseudonyms to forget (``sotto forget``).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ FORMAT = 3
 
 
 class WorkItem(NamedTuple):
-    """A range of one partition: what one read takes."""
+    """A range of one partition, which one read takes."""
 
     partition: str
-    #: Positions between records.
+    #: Positions before the first record and behind the last one.
     start: int
     end: int
     #: The partition's clock at ``start``, ms: no append time in the range counts as earlier.
@@ -27,7 +28,7 @@ class WorkItem(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last record taken of a partition, by which that is known again: position and header."""
+    """The last record taken of a partition: if it is still there, the partition is the same."""
 
     position: int
     header: bytes
@@ -36,41 +37,40 @@ class LastRecord(NamedTuple):
 class Requeue(NamedTuple):
     """Entries that are taken again from one quarantine file."""
 
-    generation: int  #: the one that rejected it
-    reason: str  #: for which, as people read it
+    generation: int  #: the generation that rejected them, and wrote the file
+    reason: str  #: label of the reason for which they were rejected
     plan: str  #: fingerprint, in hexadecimal, of the plan that the messages name
-    rows: int  #: reports in them, as quarantine counts them
+    rows: int  #: how many reports they have, as quarantine counts them
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The ranges of the log that one generation takes, or what it takes from quarantine."""
+    """The input of one generation: ranges of the log, a requeue, or pseudonyms to forget."""
 
-    generation: int  #: the one that the run will commit
+    generation: int  #: the generation that the run will commit
     #: The latest append time, ms, in the ranges; None if no record has ever been taken.
     clock: int | None
     items: tuple[WorkItem, ...]  #: those of a partition are contiguous and in order
-    #: Partition to the last record taken of it; none for one of which only damage is.
+    #: Partition to the last record taken of it; none if the ranges have only damage of it.
     last: Mapping[str, LastRecord] = field(default_factory=dict)
-    #: If there is any, no ranges are taken, and the clock stays what it is.
+    #: The entries to requeue. If there are any, no ranges are taken, and the clock stays.
     requeue: tuple[Requeue, ...] = ()
-    #: Pseudonyms, in hexadecimal, that are forgotten; if there are any, nothing is taken.
+    #: The pseudonyms to forget, in hexadecimal. If there are any, nothing is taken.
     forget: tuple[str, ...] = ()
-    #: The last budget period of which these may be; None where none are forgotten.
+    #: The last budget period in which these may have reports; None if none are forgotten.
     last_period: int | None = None
-    #: Reports that are taken of the budget period in which most were appended, at most. It decides
-    #: into how many parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports
-    #: come for the first time.
+    #: The most reports that were appended within one budget period, of those taken. It decides into
+    #: how many parts (:mod:`pipelines.aggregation.decode`) a period is cut when its reports come.
     reports: int = 0
-    #: The time, ms, up to which the log is known then: ``clock``, or where nothing is left of the
-    #: log, when the run began. Windows are complete by it. Release 0.4.0 wrote none.
+    #: The time, ms, up to which the log is known after the run: ``clock``, or, if the run takes all
+    #: that the log has, when it began. Windows are complete by it. Release 0.4.0 wrote none.
     time: int | None = None
-    #: Records appended after that, ms, are from the future; None where the ranges have none.
+    #: Records appended after this time, ms, are from the future; None if the ranges have none.
     trusted: int | None = None
 
     @property
     def kind(self) -> Literal["run", "requeue", "forget"]:
-        """The command that began it."""
+        """The command that began the run."""
         return "requeue" if self.requeue else "forget" if self.forget else "run"
 
     @property
@@ -79,7 +79,7 @@ class Intent:
 
     @property
     def ends(self) -> dict[str, int]:
-        """Positions at which the ranges leave each partition."""
+        """The position behind the last range of each partition."""
         return {item.partition: item.end for item in self.items}
 
     def to_json(self) -> bytes:

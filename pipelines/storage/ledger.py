@@ -1,7 +1,7 @@
-"""The aggregator's own ledger: what it has of one pseudonym, and of all in a budget period.
+"""The aggregator's own ledger of a pseudonym, for ``sotto ledger``.
 
-It is read from a state directory without its lock, beside a run under way. A pseudonym lives in
-one budget period; once that is closed its state is gone, and only the period's totals remain.
+It is read from a state directory without its lock, also while a run is under way. A pseudonym lives
+in one budget period; once that is closed its state is gone, and only the period's totals remain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.storage.states import StoredStates
 from sotto.errors import ParameterError
 from sotto.wire.reasons import Reason
 
-#: A commit between reading the manifest and reading a state makes both be read again.
+#: How often manifest and states are read, if a commit comes between the two.
 _ATTEMPTS = 10
 
 
@@ -30,26 +30,26 @@ class PseudonymLedger:
     """An aggregator's account of one pseudonym in one budget period."""
 
     pseudonym: str  #: hexadecimal
-    #: Milliseconds.
+    #: The budget period, ms since the epoch.
     period_start: int
     period_end: int
-    #: Micro-epsilon: of what counts, and of every payload seen.
+    #: Micro-epsilon of the reports that count, and of every payload seen.
     accepted: int
     observed: int
     budget: int  #: micro-epsilon above which a pseudonym is revoked
-    revoked: str | None  #: why nothing of it counts
+    revoked: str | None  #: why no report of it counts; None if they do
     chains: tuple[ChainLine, ...]
 
 
 def pseudonym_ledger(
     state_dir: str | os.PathLike[str], pseudonym_hex: str
 ) -> tuple[PseudonymLedger, ...]:
-    """Return what a state directory has of a pseudonym, by budget period; mostly one, or none.
+    """Return the ledgers that a state directory has of a pseudonym: mostly of one period, or none.
 
     ``state_dir``: of ``sotto aggregate``. ``pseudonym_hex``: 32 hexadecimal digits.
 
-    Raises ParameterError if that is no pseudonym, AggregationError if there is no such state or it
-    is damaged.
+    Raises ParameterError if that is no pseudonym, AggregationError if there is no state directory
+    or it is damaged.
     """
     try:
         pseudonym = bytes.fromhex(pseudonym_hex)
@@ -84,7 +84,7 @@ def _ledgers(
 
 
 def _of_state(state: State, pseudonym: bytes) -> Iterator[PseudonymLedger]:
-    """Yield what a state has of a pseudonym, if it has seen it."""
+    """Yield the ledger of a pseudonym in a state, if the state has seen it."""
     found = audit(state)
     wanted = np.frombuffer(pseudonym, dtype="<u8")
     registry = state.registry

@@ -1,12 +1,14 @@
 """The committed state: the manifest, the only root of a state directory, and how it advances.
 
-Files that the manifest does not name do not count. It is a frozen value; :func:`advance` is all
-that a commit decides: which states are dropped because their time is over, and which quarantine.
+Files that the manifest does not name do not count. It is a frozen value; :func:`advance` makes the
+next one, and so decides which states and which quarantine files are dropped because their time is
+over.
 
-It is a JSON file and no transaction of SQLite, since workers write files on any file system that
-all of them reach: placing, syncing, removing and locking these would remain. Readers need no write
-access and never block a commit, and a plain copy is whole. The results' database cannot be the
-root: it may be another server's, and can always be made again from the state.
+The manifest is a JSON file and not a transaction of SQLite. Workers write files on any file system
+that all of them reach, and these would have to be placed, synced, removed and locked all the same.
+Readers need no write access and never block a commit, and a plain copy is whole. The results'
+database cannot be the root: it may be on another server, and can always be made again from the
+state.
 """
 
 from __future__ import annotations
@@ -29,21 +31,21 @@ from sotto.plan.registry import Registry, check_unchanged, names_of
 
 FORMAT = 4
 
-#: Fields of a manifest that are stored under their names as they are.
+#: Fields of a manifest that are stored as they are, under their own names.
 _PLAIN = (
     *("state", "generation", "clock", "plans", "first_open", "expired", "lineage", "tally"),
     *("requeued", "minima", "files", "forgotten", "time"),
 )
-#: The lineage is kept of so many last generations.
+#: How many last generations the lineage has.
 LINEAGE = 256
 
 
 class Quarantined(NamedTuple):
     """A quarantine file: the generation that wrote it, the log's clock then, rows by reason.
 
-    The clock is None until the log has one. ``requeued`` is what has been taken again: reason,
-    plan and rows. ``rewritten`` is the generation that wrote the file again, without the messages
-    of a forgotten pseudonym; 0 for none.
+    The clock is None until the log has one. ``requeued`` has the entries that were taken again, as
+    reason, plan and rows. ``rewritten`` is the generation that wrote the file again, without the
+    messages of a forgotten pseudonym; 0 if none has.
     """
 
     generation: int
@@ -65,59 +67,59 @@ class Quarantined(NamedTuple):
 class PublishedPage(NamedTuple):
     """The publications of the windows of a page."""
 
-    generation: int  #: the one that wrote it
-    due: int | None  #: when the next of the windows is complete, ms; None if all are
+    generation: int  #: the generation that wrote the file
+    due: int | None  #: when the next of the windows becomes complete, ms; None if all are
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """All that is committed."""
 
-    #: Random name of the state directory, by which a database knows whose results it holds.
+    #: Random name of the state directory; a database of its results has it, too.
     state: str
     key: bytes  #: key of the hashes inside the states, 16 bytes; made once
-    generation: int = 0  #: of the last commit; 0 before the first
+    generation: int = 0  #: the number of the last commit; 0 before the first
     #: Latest append time taken, ms; later records count as no earlier. None before the first.
     clock: int | None = None
     #: The time, ms, up to which the log is known; not before the clock.
     time: int | None = None
-    #: Partition to the position up to which it is taken.
+    #: Partition to the position up to which its records are taken.
     positions: Mapping[str, int] = field(default_factory=dict)
     #: Partition to the last record taken of it.
     last: Mapping[str, LastRecord] = field(default_factory=dict)
-    #: Fingerprint, in hexadecimal, to what a person calls the plan.
+    #: Fingerprint, in hexadecimal, to the name of the plan for people.
     plans: Mapping[str, str] = field(default_factory=dict)
-    #: The first budget period that still takes rows; the state of all before is dropped.
+    #: The first budget period that still takes rows; the states of all before it are dropped.
     first_open: int | None = None
-    #: (period, part) to what its state is kept in.
+    #: (period, part) to the files that keep its state.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
     #: Open period to the number of parts that its state is cut into, by shard.
     parts: Mapping[int, int] = field(default_factory=dict)
     #: Page of counts to the generation that wrote it.
     pages: Mapping[int, int] = field(default_factory=dict)
-    #: Page to what is published of it; none before this release.
+    #: Page to the publications of its windows; earlier releases wrote none.
     published: Mapping[int, PublishedPage] = field(default_factory=dict)
     periods: Mapping[int, Totals] = field(default_factory=dict)  #: closed period to its audit
-    quarantine: tuple[Quarantined, ...] = ()  #: the files kept, oldest first
-    #: Reason to the rows whose quarantine has been removed after the plans' retention.
+    quarantine: tuple[Quarantined, ...] = ()  #: the files that are kept, oldest first
+    #: Reason to the number of rows whose quarantine was removed after the plans' retention.
     expired: Mapping[str, int] = field(default_factory=dict)
-    #: Digests, the last that of this generation, each of the one before, of what the generation
-    #: took and of minima that it changed: two copies of a state directory that went different ways
-    #: differ in them.
+    #: One digest for each of the last generations, the newest last: of the digest before it, of the
+    #: generation's intent, and of minima that it changed. Two copies of a state directory that went
+    #: different ways differ in it.
     lineage: tuple[str, ...] = ()
-    tally: Tally = field(default_factory=Tally)  #: what became of all reports read
+    tally: Tally = field(default_factory=Tally)  #: the outcomes of all reports read
     #: Reason to the rows that were rejected for it and then taken again.
     requeued: Mapping[str, int] = field(default_factory=dict)
     #: Fingerprint, in hexadecimal, to the plan's ``minimum_reports``.
     minima: Mapping[str, int] = field(default_factory=dict)
-    #: Tombstone of a forgotten pseudonym to the last budget period in which reports of it are
-    #: rejected as such; all later ones are late.
+    #: Tombstone of a forgotten pseudonym to the last budget period in which its reports are
+    #: rejected as forgotten; once that is closed they are late.
     forgotten: Mapping[str, int] = field(default_factory=dict)
     #: Folder or URI where jobs have their files, chosen once; None for the state directory itself.
     files: str | None = None
 
     def to_json(self) -> bytes:
-        """Return the manifest as it is stored: the same manifest, the same bytes."""
+        """Return the manifest as it is stored; equal manifests give equal bytes."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         return dump_document(
             {
@@ -163,16 +165,16 @@ class Manifest:
 
     @property
     def tombstones(self) -> Forgotten:
-        """Which reports are rejected as forgotten."""
+        """The pseudonyms whose reports are rejected as forgotten."""
         return Forgotten(self.key, frozenset(self.forgotten))
 
     def digest(self, generation: int) -> str | None:
-        """Return the digest of a generation; None if it is not known (any more)."""
+        """Return the digest of a generation; None if the lineage does not have it (any more)."""
         back = self.generation - generation
         return self.lineage[-1 - back] if 0 <= back < len(self.lineage) else None
 
     def with_plans(self, plans: Iterable[CompiledPlan]) -> Manifest:
-        """Return this with the names and minima of plans."""
+        """Return the manifest with the names and minima of plans added."""
         plans = list(plans)
         minima = {plan.fingerprint_hex: plan.minimum_reports for plan in plans}
         named = replace(self, plans={**self.plans, **names_of(plans)})
@@ -183,10 +185,10 @@ class Manifest:
         return replace(named, minima={**self.minima, **minima}, lineage=lineage)
 
     def due(self, plans: Iterable[CompiledPlan], time: int | None) -> set[int]:
-        """Return the pages of which something may be published by a time, ms, without new reports.
+        """Return the pages that may have something to publish by a time, ms, without new reports.
 
-        These are pages with a window that is complete by then, and all if one of these plans asks
-        for another number of reports than before, or came since.
+        These are pages with a window that becomes complete by then; and all pages if one of
+        ``plans`` is new, or asks for another number of reports than before.
         """
         if any(self.minima.get(p.fingerprint_hex) != p.minimum_reports for p in plans):
             return {*self.pages}
@@ -197,12 +199,15 @@ class Manifest:
         }
 
     def parts_of(self, intent: Intent, shards: int) -> Parts:
-        """Return into how many parts an intent's generation cuts periods, of so many shards."""
+        """Return into how many parts the generation of an intent cuts each period."""
         chains = [totals.chains for totals in self.audit().values()]
         return Parts(self.parts, parts_for([intent.reports, *chains], shards))
 
     def check_plans(self, registry: Registry) -> None:
-        """Refuse plans that lack, or contradict, those under which reports have been counted."""
+        """Raise AggregationError if plans lack one under which reports have been counted.
+
+        Raises PlanError if a plan contradicts one of these.
+        """
         check_unchanged(self.plans, registry.plans)
         names = names_of(registry.plans)
         missing = {found: name for found, name in self.plans.items() if found not in names}
@@ -247,11 +252,11 @@ def advance(
 ) -> Manifest:
     """Return the manifest that commits what a job has written.
 
-    Periods whose horizon the clock has passed are closed: their states are dropped, their
-    audits kept. Quarantine files older than the retention are dropped, their numbers kept.
-    Time here is the log's: append times, never the wall clock; but for quarantine ``now``, ms, if
-    that is given and later. Requeued entries stay in quarantine, noted as taken. A forgotten
-    pseudonym leaves a tombstone.
+    Periods whose horizon the clock has passed are closed: their states are dropped, and their
+    audits kept. Quarantine files older than the retention are dropped, and their numbers kept. The
+    clock is the log's, made of append times, and never the wall clock; only the age of quarantine
+    is taken at ``now``, ms, if that is given and later. Requeued entries stay in quarantine and are
+    noted as taken. A forgotten pseudonym leaves a tombstone.
     """
     generation, clock = intent.generation, intent.clock
     states = {**manifest.states, **output.states}
@@ -301,7 +306,7 @@ def _latest(*times: int | None) -> int | None:
 
 
 def _tombstones(manifest: Manifest, intent: Intent, first_open: int | None) -> dict[str, int]:
-    """Return the tombstones that are needed yet, with those of an intent."""
+    """Return the tombstones that are still needed, with those of an intent."""
     kept = {
         each: last
         for each, last in manifest.forgotten.items()
@@ -314,8 +319,8 @@ def _tombstones(manifest: Manifest, intent: Intent, first_open: int | None) -> d
 
 
 def last_period(now: int, registry: Registry) -> int:
-    """Return the last period of which a device may have a pseudonym at a time, ms."""
-    # Its clock may be ahead by less than a period.
+    """Return the last budget period for which a device may have a pseudonym at a time, ms."""
+    # The device's clock may be ahead, by less than a period.
     return now // registry.period + 1
 
 
@@ -324,7 +329,7 @@ def _digest(before: str, content: bytes) -> str:
 
 
 def _first_open(before: int | None, clock: int | None, registry: Registry) -> int | None:
-    """Return the first period whose end plus horizon lies after the clock; it never falls."""
+    """Return the first period whose end plus horizon is after the clock; it never falls."""
     if clock is None:
         return before
     now = (clock - registry.horizon) // registry.period
@@ -332,7 +337,7 @@ def _first_open(before: int | None, clock: int | None, registry: Registry) -> in
 
 
 def expired(manifest: Manifest, registry: Registry, now: int) -> list[Quarantined]:
-    """Return the quarantine whose retention is over by ``now``, ms, or the log's clock."""
+    """Return the quarantine files whose retention is over by ``now``, ms, or by the log's clock."""
     clock = None if manifest.clock is None else max(manifest.clock, now)
     return _expire(manifest.quarantine, clock, registry)[1]
 
@@ -340,9 +345,9 @@ def expired(manifest: Manifest, registry: Registry, now: int) -> list[Quarantine
 def _expire(
     quarantine: tuple[Quarantined, ...], clock: int | None, registry: Registry
 ) -> tuple[tuple[Quarantined, ...], list[Quarantined]]:
-    """Return what of a quarantine is kept, and what is not.
+    """Return the quarantine files that are kept, and those that are not.
 
-    The retention of what was rejected before the log had a clock begins with its first reading.
+    For a file from before the log had a clock, retention begins at the clock's first reading.
     """
     if clock is None:
         return quarantine, []

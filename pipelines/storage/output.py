@@ -1,7 +1,7 @@
-"""Files and counts of a job: partial results that add up.
+"""The output of a job of an aggregation run: partial results that add up.
 
-Every bundle of a job reports what it did as one :class:`JobOutput`; their sum is all that comes
-back from a job to its driver.
+Every bundle of a job reports the files that it wrote, and what it counted, as one
+:class:`JobOutput`. The sum of these is all that a job returns to its driver.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class StoredFile(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """A file that keeps a part of a budget period's state."""
+    """The files that keep a part of a budget period's state."""
 
-    totals: Totals  #: its audit
-    snapshot: StoredFile | None  #: None where all is in the logs
+    totals: Totals  #: the audit of the state
+    snapshot: StoredFile | None  #: None if all rows are in the logs
     logs: tuple[StoredFile, ...] = ()  #: rows taken since the snapshot, oldest first
 
     @property
@@ -51,18 +51,20 @@ class StoredState(NamedTuple):
 class JobOutput:
     """The output of a job, or of a part of one."""
 
-    #: (period, part) to what keeps the state written for it.
+    #: (period, part) to the files that keep the state written for it.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
     pages: frozenset[int] = frozenset()  #: the pages of counts written
-    #: Reason to entries in the generation's quarantine file; there is none where this is empty.
+    #: Reason to the number of reports in the generation's quarantine file. There is no file if this
+    #: is empty.
     rejects: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)  #: what became of the reports read
-    #: Folder and name at which a file is to count, to its name in the attempt's folder. Of a part
-    #: of a job that ran twice, either file is whole and has the same content.
+    tally: Tally = field(default_factory=Tally)  #: the outcomes of the reports read
+    #: Folder and name at which a file is to count, to its name in the attempt's folder. If a part
+    #: of a job ran twice, either file can be used: both are whole and have the same content.
     files: Mapping[str, str] = field(default_factory=dict)
     #: Generations whose quarantine file was written again.
     rewritten: frozenset[int] = frozenset()
-    failed: str = ""  #: why a part of the job could not do its work and never can; empty if it did
+    #: Why a part of the job failed in a way that a retry cannot mend; empty if none did.
+    failed: str = ""
 
     def to_json(self) -> bytes:
         value = {
@@ -89,7 +91,7 @@ class JobOutput:
 
     @staticmethod
     def sum(parts: Iterable[JobOutput]) -> JobOutput:
-        """Return what several parts of a job have written; no state is written by two of them.
+        """Return the output of several parts of a job together; no two of them write one state.
 
         >>> part = JobOutput(rejects={"late": 2}, tally=Tally(reports=5))
         >>> whole = JobOutput.sum([part, part])

@@ -16,8 +16,8 @@ class PlanFolder:
     """The plans of a folder, if one is given, that can be used beside those of a state directory.
 
     A file that cannot be used is left out, with one warning for each reason. ``check`` is called
-    with a registry: it raises BrokerError if what is read cannot be used with its plans, one with a
-    longer horizon than a topic's retention for example. Such a plan is left out.
+    with a registry of all plans. It raises BrokerError if the source cannot be used with them, for
+    example if a plan has a longer horizon than a topic's retention; such a plan is left out.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class PlanFolder:
         plans: Sequence[CompiledPlan],
         candidates: Mapping[bytes, Mapping[str, Sequence[str]]],
     ) -> tuple[list[CompiledPlan], dict[bytes, Mapping[str, Sequence[str]]]]:
-        """Return plans and candidates that are given, with those of the folder behind them.
+        """Return the plans and candidates that are given, with those of the folder behind them.
 
         Raises AggregationError if a plan of the state directory is damaged, BrokerError if the
-        source cannot be used, whatever the folder has.
+        source cannot be used even without the folder's plans.
         """
         whole, strings = list(plans), dict(candidates)
 
@@ -64,6 +64,6 @@ class PlanFolder:
         try:
             self._check_source(registry)
         except BrokerError as error:
-            # The source may be out of reach: then the error is not about this plan.
+            # If the source cannot be used without this plan either, the error is not about it.
             self._check_source(self._stored.with_given(before, {})[0])
             raise PlanError(str(error)) from error

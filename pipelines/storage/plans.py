@@ -1,8 +1,8 @@
-"""The plans of a state directory, so that nobody has to give them again.
+"""The plans that a state directory keeps, so that nobody has to give them again.
 
 The directory keeps the last document of every plan that a run or a requeue was given, and the
 candidates of its string metrics. A plan's fingerprint leaves out its owner, dates, texts and
-``minimum_reports``; so every file here has a digest over all that it holds, as the manifest has.
+``minimum_reports``, so each file also has a digest of its whole content, as the manifest has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WHAT_TO_DO = "restore it, or remove it and give the plan again with --plan"
 
 
 class StoredPlans:
-    """The plans of a folder, none if it is not there, each with its candidates, if it has any."""
+    """The plans in a folder, which need not exist, each with the candidates of its strings."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,9 +57,9 @@ class StoredPlans:
     ) -> tuple[Registry, Candidates]:
         """Return the plans that are given and those that are kept, and the candidates of all.
 
-        Given plans take the place of kept ones: a plan that of the same fingerprint, candidates
-        those of the same metric. A plan that is given without candidates, as a compiled one always
-        is, keeps those that it has.
+        A given plan replaces the kept one of its fingerprint, and given candidates those of their
+        metric. A plan that is given without candidates, as a compiled one always is, keeps those
+        that it has.
 
         Raises PlanError if a version has another fingerprint than before, or the plans are not of
         one collector; AggregationError if there is no plan at all, or a file is damaged.
@@ -102,7 +102,7 @@ def _replace(path: Path, document: Mapping[str, object]) -> None:
 
 @lru_cache(maxsize=16)
 def _registry(plans: tuple[CompiledPlan, ...]) -> Registry:
-    """Return the registry of plans: the very same object where no plan has come or changed."""
+    """Return the registry of plans: the same object as before if no plan has come or changed."""
     return Registry(plans)
 
 

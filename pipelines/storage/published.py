@@ -1,4 +1,7 @@
-"""Publications of the windows of a page of counts, and how a generation renews them."""
+"""The publications of the windows of a page of counts: how they are read, and renewed by a commit.
+
+:mod:`pipelines.aggregation.published` decides what is published; this module knows the files.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def windows_of(
 def published_of(
     state: StateFiles, manifest: Manifest, page: int, registry: Registry
 ) -> dict[WindowKey, PublishedWindow]:
-    """Return what is published of a page's windows, under their present names."""
+    """Return the publications of a page's windows, under the windows' present names."""
     if page not in manifest.published:
         return {}
     path = state.published(page, manifest.published[page].generation)
@@ -39,7 +42,10 @@ def published_of(
 def publish(
     state: StateFiles, manifest: Manifest, pages: Iterable[int], registry: Registry
 ) -> dict[int, PublishedPage]:
-    """Write what a generation publishes of the windows of pages; return where that is."""
+    """Renew the publications of the windows of pages and write them; return the new files by page.
+
+    ``manifest``: that of the generation that is committed.
+    """
     found = {}
     of_page: dict[int, dict[WindowKey, PublishedWindow]] = {}
 
@@ -70,7 +76,7 @@ def publish(
 def _earlier(
     windows: Iterable[tuple[WindowKey, WindowCounts]], registry: Registry
 ) -> set[tuple[WindowKey, int]]:
-    """Return the windows on which windows with segments may depend, and the page of each."""
+    """Return the earlier windows whose held-back segments may be taken over, and their pages."""
     found = set()
     for key in {key._replace(cell=0) for key, _ in windows}:
         plan = registry.by_fingerprint[key.fingerprint]
@@ -83,9 +89,10 @@ def _earlier(
 def _renamed(
     before: dict[WindowKey, PublishedWindow], registry: Registry, generation: int
 ) -> dict[WindowKey, PublishedWindow]:
-    """Return windows under their present names, and nothing under those that they had.
+    """Return publications under the present names of their windows.
 
-    A window is named after the lowest version of its plan, which may have come since.
+    A window is named after the lowest version of its plan that has the metric, which may have come
+    since. The former name stays, as ``superseded`` and without figures.
     """
     found = {}
     for key, window in before.items():

@@ -1,8 +1,8 @@
-"""The quarantine files of a state directory: what waits there, and its way back into a job.
+"""The quarantine files of a state directory: what waits in them, and how a job takes it again.
 
-A message is taken again from the file in which it was committed, with the append time by which it
-was judged first. No record of a log is made of it: the clock of no partition moves, and nobody but
-who may write the state directory decides when a report arrived.
+A message is requeued from the file in which it was committed, with the append time by which it was
+judged first. It does not become a record of a log: so no partition's clock moves, and only those
+who may write the state directory can say when a report arrived.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from sotto.log.reader import BLOCK_BYTES, EARLIEST, LATEST, Block, Corrupt
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
-#: Decoding looks at the first bytes of a message even if it has none.
+#: Padding, since decoding looks at the first bytes of a message even if it has none.
 _PADDING = bytes(8)
 
 
 def waiting(
     directory: StateDirectory, manifest: Manifest, reasons: Collection[Reason], now: int
 ) -> Iterator[Requeue]:
-    """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
+    """Yield entries that are in quarantine for some reasons and were not requeued, oldest first.
 
-    ``now``: the time, ms. Records from after it are not counted, and alone they are not taken.
+    ``now``: the time, ms. Records that are still from the future then are not counted; entries that
+    have no others are left out.
     """
     labels = {reason.label for reason in reasons}
     for entry in manifest.quarantine:
@@ -50,7 +51,7 @@ def waiting(
 
 
 def held(directory: StateDirectory, manifest: Manifest) -> Iterator[tuple[str, Reject, bool]]:
-    """Yield all that is in quarantine, oldest first: its place, and whether it was taken again.
+    """Yield every reject in quarantine, oldest first, with its place and whether it was requeued.
 
     The place is the generation that rejected it and the number in its file, such as ``7.0``.
     """
@@ -63,7 +64,7 @@ def held(directory: StateDirectory, manifest: Manifest) -> Iterator[tuple[str, R
 
 
 def _rejects(state: StateFiles, entry: Quarantined) -> Iterator[tuple[Reject, str]]:
-    """Yield the messages in a file, with the fingerprint of the plan, if they name one."""
+    """Yield the messages in a file, each with its plan's fingerprint; empty if it names no plan."""
     try:
         content = files.load(state.quarantine(entry), quarantine.KIND)
     except FileNotFoundError as error:
@@ -77,11 +78,11 @@ def _rejects(state: StateFiles, entry: Quarantined) -> Iterator[tuple[Reject, st
 
 @dataclass(frozen=True)
 class QuarantineFiles:
-    """Entries that a requeue takes, as a job reads them: every quarantine file is a range."""
+    """The source of a requeue: a job reads every quarantine file as one range of a partition."""
 
-    files: StateFiles  #: where the state has them
-    requeue: tuple[Requeue, ...]
-    kept: tuple[Quarantined, ...]  #: the files that there are
+    files: StateFiles  #: the files of the state directory
+    requeue: tuple[Requeue, ...]  #: the entries to take
+    kept: tuple[Quarantined, ...]  #: the quarantine files of the manifest
 
     @property
     def items(self) -> tuple[WorkItem, ...]:
@@ -97,7 +98,7 @@ class QuarantineFiles:
 
 @dataclass(frozen=True)
 class _File:
-    """A quarantine file of which some messages are taken."""
+    """A quarantine file of which some messages are requeued."""
 
     files: StateFiles
     entry: Quarantined
@@ -121,7 +122,7 @@ class _File:
 
 
 def _block(held: list[Reject], trusted: int) -> Block:
-    """Return messages as a block; records from after ``trusted``, ms, are from the future again."""
+    """Return messages as a block; those from after ``trusted``, ms, are again from the future."""
     rejects = [each for each in held if is_curable(each, [each.reason], trusted)]
     ahead = [each for each in held if not is_curable(each, [each.reason], trusted)]
     lengths = np.array([len(reject.message) for reject in rejects], dtype=np.int64)

@@ -1,14 +1,14 @@
-"""The states that are kept: each a snapshot, and logs of the rows taken since.
+"""The states of a state directory, each kept as a snapshot and logs of the rows taken since.
 
 A state is a function of the set of rows seen, so stepping the rows of its logs after its snapshot
-gives it back. A run writes the rows it took as a log of their own. A log takes over those before
-it that are not at least twice as large, as a binary counter carries: so a state has few logs, and
-a row is written again only as often as sizes double. Once the logs together are a quarter as large
-as the snapshot, a new snapshot takes the place of all of them. So what is ever written is in
-proportion to what came.
+restores it. A run writes the rows that it took as one log. The new log takes over those before it
+that are less than twice as large, as a binary counter carries: so a state has few logs, and a row
+is written again only each time sizes double. Once the logs together are a quarter as large as the
+snapshot, a new snapshot replaces all of them. So the bytes written are in proportion to the bytes
+that came.
 
-A pseudonym that was revoked by the budget of its time stays so, although a later plan raises it: a
-log has the budget under which its rows were taken, and they are stepped under that again.
+A pseudonym that was revoked stays revoked, even if a later plan raises the budget: a log keeps the
+budget under which its rows were taken, and they are stepped again under that one.
 
 Log, little-endian: i64 budget, u32 number of plans, u32 number of blocks; the plans' fingerprints;
 the blocks' lengths, u64; the blocks (:mod:`pipelines.aggregation.rows`).
@@ -38,9 +38,9 @@ from sotto.errors import FormatError, PlanError
 from sotto.plan.registry import Registry
 
 KIND = b"rowlog"
-#: Logs of fewer bytes are not made a snapshot of.
+#: Logs of fewer bytes in all are never folded into a snapshot.
 SHORT = 1 << 16
-#: Longer ones are once they have this part of the snapshot's bytes.
+#: Longer logs are, once they have more than one of so many parts of the snapshot's bytes.
 PART = 4
 
 _HEAD = struct.Struct("<qII")
@@ -49,30 +49,30 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Taken(NamedTuple):
-    """Rows that a state has taken, and the file that is to keep them."""
+    """The result of a step of a stored state, and the new file that is to be written."""
 
     stepped: Stepped
-    stored: StoredState  #: what then keeps the state
-    target: str  #: folder and name of the file that is new
-    content: Sequence[Buffer]  #: what is to be in it
+    stored: StoredState  #: the files that keep the state from then on
+    target: str  #: folder and name of the new file
+    content: Sequence[Buffer]  #: the content of the new file
 
 
 @dataclass(frozen=True)
 class StoredStates:
     """The states of a state directory."""
 
-    files: StateFiles  #: where they are
+    files: StateFiles  #: the files of the state directory
     registry: Registry
     key: bytes  #: key of the hashes inside new states
 
     def read(self, period: int, part: int, stored: StoredState | None) -> State:
-        """Return a state; a new one where nothing is stored."""
+        """Return a state; a new one if nothing is stored."""
         return self._read(period, part, stored)[0]
 
     def step(
         self, period: int, part: int, stored: StoredState | None, parts: Iterable[Rows], made: int
     ) -> Taken:
-        """Take rows, in any order, into a state, as the generation ``made``."""
+        """Take rows, in any order, into a state, for the generation ``made``."""
         state, logs = self._read(period, part, stored)
         rows = tuple(in_order(parts))
         stepped = step_rows(state, rows)
@@ -101,9 +101,9 @@ class StoredStates:
         made: int,
         append: int,
     ) -> Taken | None:
-        """Take pseudonyms out of a state, as the generation ``made``; None if it has none of them.
+        """Take pseudonyms out of a state, for the generation ``made``; None if it has none of them.
 
-        A snapshot alone is kept then: no log of rows has them any more.
+        A snapshot replaces all files of the state, so that no log of rows has them any more.
         """
         stepped = forget(self.read(period, part, stored), pseudonyms, append)
         if stepped is None:
@@ -175,14 +175,14 @@ class _Log:
 
 
 def fingerprints_of(numbering: bytes) -> tuple[bytes, ...]:
-    """Return the fingerprints of plans, in order, that stand one after another."""
+    """Return the fingerprints of which a numbering is joined, in order."""
     cuts = range(0, len(numbering), _FINGERPRINT)
     return tuple(numbering[at : at + _FINGERPRINT] for at in cuts)
 
 
 @lru_cache(maxsize=64)
 def registry_ids(fingerprints: tuple[bytes, ...], registry: Registry) -> NDArray[np.uint16]:
-    """Return the id in a registry of every metric of plans, numbered one after another."""
+    """Return the ids that a registry gives to the metrics of plans, in the plans' order."""
     first = {each.fingerprint: each.id for each in reversed(registry.metrics)}
     ids: list[int] = []
     for fingerprint in fingerprints:
@@ -197,7 +197,10 @@ def registry_ids(fingerprints: tuple[bytes, ...], registry: Registry) -> NDArray
 
 
 def _check_size(content: bytes | memoryview, stored: StoredFile) -> None:
-    """Refuse a sound file of another copy of a state directory, as far as that shows."""
+    """Raise FormatError if a file has another size than was written.
+
+    A file that is sound may still be from another copy of the state directory.
+    """
     if len(content) != stored.size:
         raise FormatError(f"it has {len(content)} bytes, and {stored.size} were written")
 

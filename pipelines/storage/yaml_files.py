@@ -1,4 +1,4 @@
-"""Files of YAML that a user writes: read whole, checked by pydantic, refused with all problems."""
+"""Reads YAML files that a user writes: pydantic checks them, and errors name every problem."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class YamlModel(BaseModel):
-    """A mapping of a file: unknown keys are refused, and nothing changes."""
+    """The base of mappings in a file: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
-    """Return what a file says, as a type that pydantic validates.
+    """Return the content of a file, as a type that pydantic validates.
 
-    ``empty``: the document of a file without any; ``more``: what is to stand at the file's end.
-    Paths in it are relative to its folder.
+    ``empty``: the document that stands for an empty file. ``more``: text that is read as if it were
+    at the file's end. Paths in the file are relative to its folder.
 
     Raises ParameterError, with all that is wrong and what is expected.
     """
@@ -41,7 +41,7 @@ def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
     except ValidationError as error:
         raise ParameterError("\n".join(f"{path}: {line}" for line in problems_of(error))) from None
     except ValueError as error:
-        # A date that is none, such as 2026-13-01, which YAML makes as it reads.
+        # YAML makes dates while it reads, and fails at one such as 2026-13-01.
         raise ParameterError(f"{path} cannot be read as YAML: {error}") from None
 
 
@@ -49,12 +49,15 @@ _SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a lis
 
 
 def problems_of(error: ValidationError, whole: str = "the file") -> list[str]:
-    """Return a line a problem: where it is, and what is expected; ``whole``: a name of it all."""
+    """Return a line for each problem: its place, and what is expected.
+
+    ``whole``: the name of the whole document, for a problem that has no place within it.
+    """
     found: list[str] = []
     for each in error.errors(include_url=False):
         place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
         if each["type"] == "too_short" and any(f"{place}." in line for line in found):
-            # Pydantic counts only values without a problem.
+            # Pydantic counts only sound values, so a list with a problem may seem too short.
             continue
         if each["type"] == "missing":
             found.append(f"{place} is missing")

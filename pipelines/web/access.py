@@ -1,8 +1,8 @@
-"""Access to the page: a token, a session that a form opens and ends, and names that are ours.
+"""Access to the page: a token, a session that a form opens and ends, and the names of the server.
 
-Pages are for whoever may read the results. On loopback that is whoever is on the machine; but a
-page of the network that has its own name point there (DNS rebinding) is not, so that a request's
-``Host`` must be one of ours.
+Pages are for those who may read the results. On loopback these are all users of the machine. A web
+page whose own name points to loopback (DNS rebinding) is none of them, so the ``Host`` of a request
+must be one of the server's names.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sotto.errors import ParameterError
 
 #: The cookie of a session.
 COOKIE = "sotto"
-#: Characters that a token has at least.
+#: How many characters a token has at least.
 _SHORTEST = 20
-#: Sessions that are open at a time; the oldest one ends where there would be more.
+#: How many sessions can be open at a time; one more ends the oldest.
 _SESSIONS = 1000
 #: Names of the machine itself.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -42,7 +42,7 @@ SECURITY_HEADERS = {
 
 
 def embedding(origins: Sequence[str]) -> str:
-    """Return the policy of a chart that pages of these origins may show inside of theirs."""
+    """Return the content security policy of a chart that pages of ``origins`` may embed."""
     policy = SECURITY_HEADERS["content-security-policy"]
     return policy.replace("frame-ancestors 'none'", f"frame-ancestors {' '.join(origins)}")
 
@@ -71,15 +71,15 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Access:
-    """The rights of those who ask.
+    """The rule that decides which requests are answered.
 
-    ``token``: None where none is asked for. ``public``: whether only what is meant for the public
-    is shown. ``hosts``: names under which the page may be asked for; any where it is empty.
-    ``secure``: whether the session's cookie is for TLS alone, also where no proxy says in
-    ``X-Forwarded-Proto`` that the browser used it.
+    ``token``: None if no token is needed. ``public``: whether only pages for the public are shown.
+    ``hosts``: the names under which the server may be asked; any if empty. ``secure``: whether the
+    session's cookie is always for TLS alone; otherwise it is if a proxy says in
+    ``X-Forwarded-Proto`` that the browser used TLS.
 
     A session is a random id that is kept in memory: signing out removes it, so that no copy of the
-    cookie is admitted any more, and the end of the server ends all sessions.
+    cookie is admitted any more, and all sessions end with the server.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -89,7 +89,7 @@ class Access:
     _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_SESSIONS), repr=False)
 
     def knows_host(self, headers: Headers) -> bool:
-        """Return whether a request is for one of our names, whatever its port."""
+        """Return whether a request is for one of the server's names, whatever its port."""
         name = re.sub(r":\d*$", "", headers.get("host", "").lower())
         return not self.hosts or name in self.hosts
 
@@ -121,7 +121,7 @@ class Access:
         return self._cookie("", headers, "; Max-Age=0")
 
     def _cookie(self, value: str, headers: Headers, age: str = "") -> str:
-        # Whoever forges what a proxy says keeps no one's cookie but his own from plain HTTP.
+        # The header can be forged, but only for the sender's own cookie.
         scheme = headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
         secure = "; Secure" if self.secure or scheme == "https" else ""
         return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}"
@@ -130,9 +130,9 @@ class Access:
 def access_of(
     address: str, site: str | None, token_file: Path | None, *, public: bool
 ) -> tuple[Access, bool]:
-    """Return who may see the page at an address, and whether a token was made for that.
+    """Return who may see the page at an address, and whether a new token was made for it.
 
-    ``site`` is the name under which a proxy on this machine serves it. Raises ParameterError if
+    ``site``: the name under which a proxy on this machine serves the page. Raises ParameterError if
     the file has no token, or a public page is given one.
     """
     local = is_loopback(address)
@@ -153,6 +153,6 @@ def _equal(given: str, expected: str) -> bool:
 
 
 def _cookie(headers: Headers) -> str:
-    # Cookies are not decoded: ours need it not, and Pythons before 3.11.10 take a minute for 64 KB.
+    # The cookie needs no decoding, and before 3.11.10 Python took a minute to decode 64 KB.
     found = re.findall(rf"(?:^|;) *{COOKIE}=([\w-]*)", headers.get("cookie", ""))
     return found[-1] if found else ""

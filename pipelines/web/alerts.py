@@ -15,9 +15,9 @@ from pipelines.alerts.watch import AlertWatch
 from pipelines.web import charts, formats
 from pipelines.web.views import PageView, told
 
-#: Alerts that are listed, and how many of them with a chart; figures that are listed.
+#: How many alerts are listed, how many of these with a chart, and how many watched figures.
 _LISTED, _CHARTED, _WATCHED = 100, 6, 300
-#: Windows that a chart shows, the newest ones.
+#: How many of the newest windows a chart shows.
 _WINDOWS = 60
 
 
@@ -46,7 +46,7 @@ def standing(watch: AlertWatch | None) -> list[Alert]:
 
 
 def watched(view: PageView) -> Mapping[str, object] | None:
-    """Return what is watched, and what is expected of the next window."""
+    """Return the figures that are watched, with what is expected of their next windows."""
     watch = view.snapshot.watch
     if watch is None or watch.last is None or not watch.last.judgements:
         return None
@@ -61,7 +61,7 @@ def watched(view: PageView) -> Mapping[str, object] | None:
 
 @lru_cache(maxsize=64)
 def _chart(judgement: Judgement) -> charts.Chart | None:
-    """Return a figure's windows, raw and smoothed; kept by identity."""
+    """Return a chart of a figure's windows, raw and smoothed."""
     series, line = judgement.series, smoothed(judgement)
     if line is None:
         return None

@@ -1,7 +1,7 @@
 """The web page as an ASGI application: read-only, server-rendered, nothing fetched from elsewhere.
 
-A page is made once for a revision of the results, and kept. Whether these have changed is asked of
-the database for every request, so that no page is older than what it shows.
+A page is made once for each revision of the results, and kept. Every request asks the database
+whether the results have changed, so that no page is out of date.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ HEADERS = frozenset(
     {b"authorization", b"content-length", b"content-type", b"cookie", b"host", b"if-none-match"}
     | {b"x-forwarded-proto"}
 )
-#: Bytes of pages that are kept, and those that a form has at most.
+#: How many bytes of pages are kept, and the most bytes of a form.
 _KEPT, _FORM_BYTES = 32 << 20, 4096
-#: Seconds after which to ask again where the results cannot be read now.
+#: Seconds after which to ask again if the results cannot be read now (``Retry-After``).
 _AGAIN = "5"
 _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 #: Paths that need no token.
@@ -71,13 +71,13 @@ class Site:
     state : Path, optional
         The state directory, which has the plans and says how the last run went.
     watch : AlertWatch, optional
-        What looks for alerts.
+        Looks for alerts in the background.
     job_watch : JobWatch, optional
-        What looks at the job.
+        Looks at the job in the background.
     boards : BoardsFile, optional
-        Pages of several charts, and who may embed charts.
+        Pages of several charts, and the origins that may embed charts.
     notes : Notes, optional
-        Marked on axes of time.
+        The notes that are marked on axes of time.
     """
 
     reader: ResultsReader
@@ -94,7 +94,7 @@ class Site:
         self._kept = KeptAnswers(_KEPT)
 
     def revision(self) -> str:
-        """Return what changes with the results and the plans."""
+        """Return a text that changes with the results, plans, problems, alerts and notes."""
         stamps = []
         if self.state is not None:
             with suppress(OSError):
@@ -129,10 +129,10 @@ class Site:
             return self._snapshot
 
     def made(self, asked: AskedPage, *form: str, write: Callable[[PageView], bytes]) -> bytes:
-        """Return what is written of a page's view, made anew where it is not kept.
+        """Return the kept bytes of a page, or those that ``write`` makes of its view.
 
-        ``form``: which form of the page it is. Raises BusyError if many wait for answers to be
-        made; one that is kept waits for none.
+        ``form``: names what is written, if it is not the page itself but a chart of it. Raises
+        BusyError if too many requests wait for bytes to be made; kept ones need no wait.
         """
         snapshot = self.snapshot()
         known = (asked.page.name, *asked.what, *form)
@@ -144,7 +144,7 @@ class Site:
 
 
 class AskedPage(NamedTuple):
-    """A page, its view of some results, and the parts of its address that make it another one."""
+    """A page that is asked for, its view, and the parts of its address that tell it from others."""
 
     page: SitePage
     view: Callable[[ResultsSnapshot], PageView]
@@ -160,9 +160,9 @@ def application(
     ----------
     site : Site
     routers : sequence of APIRouter
-        What else is served, under the same rules of access.
+        Further routes, such as the HTTP interface, under the same rules of access.
     warn : callable
-        Is called once for each place at which an error has come up.
+        Called once for each place in the code at which an unexpected error was raised.
     """
     access, links = site.access, rendering.ServedLinks()
     faults = Faults(warn, "web page")
@@ -319,7 +319,7 @@ def application(
         answer = _notice(request, error.status_code, "Not here", text or "There is no such page.")
         answer.headers.update(error.headers or {})
         if error.status_code == 405:
-            # The framework names the methods of one route, where a path may have several.
+            # The framework names the methods of one route only, and a path may have several.
             asked = ((each, {**request.scope, "method": each}) for each in ("GET", "HEAD", "POST"))
             known = [
                 method
@@ -338,7 +338,7 @@ def application(
     async def _fault(request: Request, error: Exception) -> Response:
         where = faults.note(error)
         answer = _notice(request, 500, "An error", f"The page could not be made ({where}).")
-        # This answer is made outside of all that the application is wrapped in.
+        # The middleware, which sets these headers, does not see this answer.
         answer.headers.update(SECURITY_HEADERS)
         return answer
 
@@ -353,14 +353,14 @@ def application(
 
 
 def _refused(access: Access, request: Request) -> Response | None:
-    """Return the answer to a request for another name or without the token; None for others."""
+    """Return the answer to a request under another name or without the token, else None."""
     if not access.knows_host(request.headers):
         text = (
             "This server is asked for under a name that is not its own. Behind a proxy, give "
             "the public name with --site."
         )
         return _answer(421, text)
-    # The path of the URL depends on the header Host, which may be anything.
+    # ``request.url.path`` depends on the header Host, which may be anything.
     path = request.scope["path"]
     if path.startswith(_OPEN) or access.admits(request.headers):
         return None
@@ -422,7 +422,7 @@ def _without_results(request: Request, error: SottoError | OSError, site: Site) 
 def _key(request: Request) -> MetricKey:
     given: Mapping[str, str] = request.path_params
     version = given["version"]
-    # A page has one address.
+    # Other spellings of the number are refused, so that a page has one address.
     if not re.fullmatch("0|[1-9][0-9]{0,9}", version):
         raise HTTPException(404)
     return MetricKey(given["collector"], given["plan"], int(version), given["metric"])

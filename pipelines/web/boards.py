@@ -13,7 +13,7 @@ from sotto.plan.durations import parse_time
 
 
 def _time(given: object) -> str:
-    """Return a time as it is given, empty where none is; ParameterError for what is no time."""
+    """Return a time as it is written, "" if there is none; ParameterError if it is no time."""
     text = "" if given is None else str(given).strip()
     if text:
         parse_time(text)
@@ -43,16 +43,16 @@ class Board(YamlModel):
 
 
 class BoardsFile(YamlModel):
-    """The boards of a file, and the origins whose pages may show charts inside of theirs."""
+    """The boards of a file, and the origins whose pages may embed charts."""
 
     boards: tuple[Board, ...] = ()
     embed: tuple[Annotated[str, Field(pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?$")], ...] = ()
 
 
 def load_boards(path: Path | None, warn: Callable[[str], None]) -> BoardsFile:
-    """Return what a file says; ParameterError if it is not such a file.
+    """Return the content of a file; ParameterError if it is not a file of boards.
 
-    Without a file there are no boards; ``warn`` is called if one is named that is not there.
+    Without a file there are no boards; ``warn`` is called if ``path`` does not exist.
     """
     if path is not None and not path.exists():
         warn(f"--boards: there is no {path}, so no boards: write it, and start again")

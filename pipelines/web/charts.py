@@ -39,15 +39,15 @@ _DAY = 86_400
 #: Widths in the units of the SVG, which are pixels where there is room.
 NARROW, WIDE = 440, 1000
 
-# Colours have the names of the stylesheet's variables; what each is depends on where a chart goes.
+# Colours have the names of the stylesheet's variables; pages and files replace them differently.
 _NAMES = "ink soft faint card estimate wash truth every bad level0 level1 level2 level3 level4"
 _COLOURS = {f"sotto {name}": name for name in _NAMES.split()}
 INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *_LEVELS = _COLOURS
-#: In a page: colours for which the stylesheet's variables are put.
+#: Colours to draw with for a page, each of which is then replaced by the stylesheet's variable.
 _STAND_INS = {name: f"#0000{at:02x}" for at, name in enumerate(_COLOURS.values(), 1)}
 #: Files that a chart can be, by the end of their names.
 FORMS = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv"}
-#: Pixels of a PNG to an inch, of which the page has 72.
+#: Pixels of a PNG per inch; a page has 72.
 _SHARP = 144
 
 _STYLE: Any = {
@@ -71,23 +71,23 @@ _STYLE: Any = {
     "ytick.left": False,
     "lines.solid_capstyle": "round",
     "text.color": SOFT,
-    # A name may have a dollar sign in it.
+    # Names may have dollar signs, which would begin a formula.
     "text.parse_math": False,
 }
-#: The style is the process's, and read until the figure is written.
+#: Held until a figure is written: matplotlib's style is global, and is read until then.
 _DRAWING = threading.Lock()
-#: The head of a file, which says what the stylesheet of pages says of theirs.
+#: The head of a file, with the style that charts in a page have from its stylesheet.
 _ROOT = '<svg font-family="DejaVu Sans, sans-serif" stroke-linejoin="round"'
-#: Characters that a name may have and a file of XML may not.
+#: Characters that names may contain and XML may not.
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-weight)[a-z-]*")
-#: Characters of a name that a chart shows.
+#: The most characters of a name that a chart shows.
 _NAME = 28
-#: Room around what is drawn, in pixels, and for numbers and for a letter at the left.
+#: Room around the axes, in pixels; at the left that of numbers, and of one letter of a name.
 _ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 32, 56, 6.6
-#: Distances of panels, in their widths and heights, and where numbers are written beside them.
+#: Distances between panels, in their widths and heights, and the numbers on their vertical scale.
 _ACROSS, _UP, _TICKS = 1.08, 1.34, MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
-#: Windows in which each estimate is a dot, at most; more are a line and a band.
+#: The most windows whose estimates are dots; more windows are a line and a band.
 DOTS = 70
 
 
@@ -111,9 +111,9 @@ class Chart:
     Parameters
     ----------
     title : str
-        What it shows: its accessible name.
+        The accessible name: what the chart shows.
     draw : callable
-        Is given all axes, from the top.
+        Draws; called with all axes, the top ones first.
     table : callable
         Returns the rows of its CSV file.
     width, height : float
@@ -121,8 +121,8 @@ class Chart:
     parts : sequence of float
         Heights of rows of axes with one horizontal scale, relative to each other.
     left : float
-        Room for what is written at the left, in pixels; long numbers get more, to half of the
-        width. Letters are counted: to measure all text takes half as long again as to draw.
+        Room for text at the left, in pixels; long numbers get more, up to half of the width.
+        Letters are counted, since measuring all text would take half as long as drawing.
     """
 
     title: str
@@ -132,11 +132,12 @@ class Chart:
     height: float = 270
     parts: Sequence[float] = (1,)
     left: float = _NUMBERS
-    #: Whether it is of so many windows that no page waits for it.
+    #: Whether it has so many windows that a page does not wait for it.
     many: bool = False
-    #: In the address of its files.
+    #: Its name in the addresses of its files.
     name: str = ""
-    #: The address of its SVG where a page has that drawn once it is seen; empty to draw it at once.
+    #: The address of its SVG, if the browser fetches that once the chart is seen; empty if the page
+    #: has the chart itself.
     later: str = ""
 
     def __html__(self) -> str:
@@ -171,7 +172,7 @@ class Chart:
 
     def _written(self, form: str, colours: Mapping[str, str]) -> bytes:
         with _DRAWING, warnings.catch_warnings():
-            # The page's font has characters that the one which measures them has not.
+            # The font that measures text lacks characters that the page's font has.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             for known, name in _COLOURS.items():
                 get_named_colors_mapping()[known] = colours[name]
@@ -198,13 +199,13 @@ class Chart:
         self.draw(*grid.flat)
         named = [len(each.get_text()) for axes in grid.flat for each in axes.get_yticklabels()]
         room = max(self.left, 10 + _LETTER * max(named, default=0))
-        # A number of a hundred digits leaves room for what is drawn.
+        # Even a number of a hundred digits must leave room for the axes.
         figure.subplots_adjust(left=min(room / width, 0.5))
         return figure
 
 
 def warm_up() -> None:
-    """Load fonts and whatever else the first chart of a process waits for."""
+    """Load fonts and other things that the first chart of a process would wait for."""
     _ = Chart(title="", draw=lambda axes: scale(axes, "x", number, ""), height=100).inline
 
 
@@ -216,7 +217,7 @@ def _light() -> Mapping[str, str]:
 
 
 def _inside(written: bytes) -> str:
-    """Return what is inside matplotlib's SVG, without styles, and with a title for each mark."""
+    """Return the content of matplotlib's SVG element, without styles, and with titles of marks."""
     svg = _plain(written.decode())
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
@@ -224,9 +225,10 @@ def _inside(written: bytes) -> str:
 
 
 def _plain(svg: str) -> str:
-    """Return an SVG whose marks have titles where they had the ids of :func:`titled`.
+    """Return an SVG in which the ids of :func:`titled` are replaced by titles.
 
-    It has no style, which the policy of pages forbids to a file that is opened in a browser, too.
+    It has no style either: the content security policy forbids styles, also in a file that is
+    opened in a browser.
     """
     svg = re.sub(r'<g id="title-([0-9a-f]*)">', lambda mark: f"<g>{_shown_over(mark[1])}", svg)
     svg = re.sub(r'<g id="titles-([0-9a-f-]*)">(.*?</g>\s*</g>)', _titles, svg, flags=re.DOTALL)
@@ -254,7 +256,7 @@ def titled(text: str) -> str:
 
 
 def titled_each(texts: Sequence[str]) -> str:
-    """Return the id of a row of dots over each of which its text is shown."""
+    """Return the id of a row of dots, each of which shows its own text."""
     return "titles-" + "-".join(text.encode("utf-8", "replace").hex() for text in texts)
 
 
@@ -270,20 +272,21 @@ def _shown_over(text: str) -> str:
 
 
 def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> None:
-    """Write the numbers of one axis, and below or above it what they count."""
+    """Write the numbers of one axis, and below or above it ``label``, what they count."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_formatter(lambda value, _: write(value))
     if which == "x":
         axes.set_xlabel(label)
     else:
-        # A height that is given is not looked for, which takes a quarter of all time.
+        # With ``y`` given matplotlib need not look for a height, which takes a quarter of the time.
         axes.set_title(label, loc="left", y=1.0, color=SOFT, fontsize=11)
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name lines, the first at the top; a long name is cut in its middle, and is the whole title.
+    """Name the rows of a chart, the first at the top.
 
-    Names of segments differ at their ends as often as at their beginnings.
+    A long name is cut in its middle, since names of segments differ at their ends as often as at
+    their beginnings; its title has all of it.
     """
     half = _NAME // 2
     shown = [n if len(n) <= _NAME else f"{n[:half]}…{n[half + 1 - _NAME :]}" for n in names]
@@ -297,12 +300,12 @@ def rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def places(starts: Sequence[datetime]) -> list[float]:
-    """Return where on a scale of days times are."""
+    """Return times as numbers on a scale of days."""
     return [start.timestamp() / _DAY for start in starts]
 
 
 def gaps(starts: Sequence[datetime], ends: Sequence[datetime]) -> list[int]:
-    """Return which windows begin later than the one before ends, where lines are broken.
+    """Return which windows begin later than the window before ends: lines are broken there.
 
     >>> days = [datetime(2025, 1, day) for day in (1, 8, 15, 22)]
     >>> gaps(days[:3], days[1:]), gaps([days[0], days[2]], [days[1], days[3]])
@@ -381,11 +384,11 @@ def _cells(value: float | None, ends: tuple[float, float] | None) -> dict[str, o
 
 
 class Line(NamedTuple):
-    """A figure over windows: when each begins, whether it is open, and what it showed.
+    """A figure over windows: when each begins, its value, and whether the window is still open.
 
-    ``smoothed``: drawn in the place of the values' own line. ``beside``: whether it is there to
-    compare another one with. ``under``: of each value the ends of a wider band, drawn behind.
-    ``ends``: when each window ends; a line is broken where the next one begins later.
+    ``smoothed``: a line that is drawn in place of the values' own. ``beside``: whether the line is
+    only there to compare another one with. ``under``: for each value the ends of a wider band,
+    drawn behind. ``ends``: when each window ends; a line is broken where the next one begins later.
     """
 
     name: str
@@ -443,7 +446,7 @@ def series(
     named = starts[:: max(1, math.ceil(len(starts) / max(2, 8 // columns)))]
 
     def draw(axes: Axes) -> None:
-        # One pair of axes has all panels: to make a pair takes longer than to draw a panel.
+        # All panels are in one pair of axes: making a pair takes longer than drawing a panel.
         numbers = [np.concatenate([*map(_numbers, panel.lines)]) for panel in panels]
         if one_scale:
             numbers = [np.concatenate(numbers)] * len(panels)
@@ -500,20 +503,20 @@ def series(
 
 
 def _numbers(line: Line) -> Floats:
-    """Return all numbers of a line; one that is smoothed lies between them."""
+    """Return all numbers that a line shows; a smoothed line lies between them."""
     values = np.array([each[0] for each in line.values], dtype=float)
     return np.append(_ends([*(each[1] for each in line.values), *line.under]), values)
 
 
 def _limits(numbers: Floats) -> tuple[float, float]:
-    """Return between which numbers an axis goes that shows these."""
+    """Return the ends of an axis that shows these numbers."""
     known = numbers[np.isfinite(numbers)]
     low, high = _TICKS.nonsingular(known.min(), known.max()) if known.size else (0.0, 1.0)
     return low - (high - low) / 20, high + (high - low) / 20
 
 
 def _line(axes: Axes, line: Line, to: Transform) -> None:
-    """Draw a line with its band; as long as there are few windows, a dot for each.
+    """Draw a line with its band, and a dot for each window if there are few.
 
     A window without neighbours, which no line or band reaches, always has a point.
     """
@@ -558,7 +561,7 @@ def _ends(known: Sequence[tuple[float, float] | None]) -> Floats:
 
 
 def _dots(axes: Axes, x: Any, y: Any, texts: Sequence[str], **style: Any) -> None:
-    """Draw estimates, with a text for each; as one artist, since each takes its time."""
+    """Draw estimates as dots with a text for each, all as one artist, since that is faster."""
     if texts:
         style = {"markerfacecolor": ESTIMATE, "markeredgecolor": ESTIMATE} | style
         axes.plot(x, y, "o", ms=5.5, mew=1.2, gid=titled_each(texts), **style)
@@ -579,10 +582,10 @@ def distribution(
     bounds: Sequence[tuple[float, float]],
     unit: str,
 ) -> Chart:
-    """Return a distribution function with its band.
+    """Return a chart of a distribution function with its band.
 
-    ``points``: in the metric's unit, ascending; ``values``: the share at or below each;
-    ``bounds``: of the band there, none if it has none.
+    ``points``: in the metric's unit, ascending. ``values``: the share at or below each point.
+    ``bounds``: the ends of the band at each point; empty if there is no band.
     """
 
     def draw(axes: Axes) -> None:
@@ -610,7 +613,7 @@ def distribution(
 def levels(
     title: str, starts: Sequence[datetime], counts: Sequence[Sequence[int]], label: str
 ) -> Chart:
-    """Return reports by level, window by window: ``counts`` are of windows, then of levels."""
+    """Return a chart of reports by level; ``counts[window][level]`` are numbers of reports."""
     by_level = np.array(counts, dtype=np.int64).T
     at_days = places(starts)
     ends = [*at_days, at_days[-1] + min(np.diff(at_days), default=1.0)]

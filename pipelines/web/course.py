@@ -1,4 +1,4 @@
-"""Figures over windows, of all reports and of segments: a section of a metric, and of boards."""
+"""The section "Over time" of a metric's page and of boards: figures over windows, by segment."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from pipelines.web.views import BoardView, MetricView, RangeQuery, figure_of, na
 from sotto.columns import time_text
 from sotto.errors import ParameterError
 
-#: Windows that a smoothed series has at least.
+#: The fewest windows that are smoothed.
 _SMOOTHED = 8
-#: Figures to choose from, those that are drawn, and panels of a chart, at most.
+#: The most figures to choose from, figures that are drawn, and panels of a chart.
 _CHOICES, _FIGURES, _PANELS = 60, 8, 24
 #: Kinds of figures that can be drawn.
 _KINDS = (*HEADLINE_KINDS, "quantile", "bit")
@@ -34,7 +34,7 @@ _KINDS = (*HEADLINE_KINDS, "quantile", "bit")
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A figure of a segment, by start of the window, and the line of all reports beside it."""
+    """A figure of one segment, its rows by start of the window, and the line of all reports."""
 
     name: str
     of: EstimateRecord
@@ -44,13 +44,14 @@ class _Drawn:
 
 
 def course(view: MetricView) -> Mapping[str, object] | None:
-    """Return the chosen figures over the chosen windows, and what can be chosen."""
+    """Return the chosen figures over the chosen windows, and what else can be chosen."""
     if len(view.windows) < 2 or not view.headlines:
         return None
     known = [row for row in view.rows if row.kind in _KINDS and row.value is not None]
     named = [row for row in known if figure_of(row) in view.query.items] or view.headlines
     windows = _windows(view) or view.windows[-MOST_DRAWN:]
-    # A browser asks for a chart of many windows by its address; the page reads those of its table.
+    # A browser fetches a chart of many windows by its address; the page then reads only the windows
+    # that its table shows.
     later = not view.draws and len(windows) > charts.DOTS
     read = windows[-MOST_WINDOWS:] if later else windows
     drawn = _read(view, named[:_FIGURES], read)[:_PANELS]
@@ -58,10 +59,10 @@ def course(view: MetricView) -> Mapping[str, object] | None:
     panels = [_panel(each, read, view.query.forged) for each in drawn]
     segments = [name for name in view.snapshot.segments(view.shown) if name]
     experiment = view.plan.experiment if view.plan else None
-    # The page of experiments compares arms.
+    # Arms are left out here, since the page of experiments compares them.
     apart = [name for name in segments if not experiment or experiment.name not in names_of(name)]
     columns = 3 if len(panels) > _FIGURES // 2 and drawn[0].segment else 1
-    # Segments are compared by eye.
+    # Readers compare segments by eye, and so need one scale.
     figures = {figure_of(each.of) for each in drawn}
     compared = len(figures) == 1 and all(each.segment for each in drawn)
     one_scale = compared or columns > 1
@@ -92,7 +93,7 @@ def course(view: MetricView) -> Mapping[str, object] | None:
 
 
 def board(view: BoardView) -> Mapping[str, object]:
-    """Return the charts of a board, and what it asks for that is not there."""
+    """Return the charts of a board, and the names of what it asks for and does not exist."""
     shown, missing = [], []
     for each in view.board.charts:
         view_of = _of_chart(view, each)
@@ -112,7 +113,7 @@ def _figures(found: Mapping[str, Any]) -> set[str]:
 
 
 def _is_asked(view: MetricView, found: Mapping[str, Any]) -> bool:
-    """Whether what is drawn is what is asked for, and not all reports or headlines in its place."""
+    """Return whether the chart shows what is asked for, not all reports or headlines instead."""
     query = view.query
     items = not query.items or not _figures(found).isdisjoint(query.items)
     segment = not query.segment or any(each.segment for each in found["drawn"])
@@ -120,7 +121,7 @@ def _is_asked(view: MetricView, found: Mapping[str, Any]) -> bool:
 
 
 def _of_chart(view: BoardView, chart: BoardChart) -> MetricView | None:
-    """Return the view of a chart's metric, of the newest version of its plan."""
+    """Return the view of a chart's metric in the newest version of its plan; None without one."""
     query = RangeQuery(chart.since, chart.until, chart.segment, items=chart.items)
     for key, windows in view.snapshot.newest.items():
         if key.metric == chart.metric and chart.plan in (None, key.plan):
@@ -130,13 +131,13 @@ def _of_chart(view: BoardView, chart: BoardChart) -> MetricView | None:
 
 
 def _windows(view: MetricView) -> list[Window]:
-    """Return the newest windows of the ranges that are asked for, and those between them."""
+    """Return the newest windows from the first of the ranges asked for to the last."""
     query = view.query
     try:
         wanted = query.wanted(view.key)
         ranges = [wanted, *([wanted.against(query.against)] if query.against else [])]
     except ParameterError:
-        # The section of ranges says what is wrong with them.
+        # The section of ranges shows this error.
         ranges = []
     begins = [each.since for each in ranges if each.since is not None]
     ends = [each.until for each in ranges if each.until is not None]
@@ -160,7 +161,7 @@ def _read(
     if by_attribute and not view.query.items:
         named = named[:1]
     figures = [(row.kind, row.item) for row in named]
-    # Only the band of forged reports is made of lists.
+    # Lists are read only for the band of forged reports.
     read = partial(view.snapshot.history, view.key, figures, windows, brief=not view.query.forged)
     whole = read(None if by_attribute else "")
     alone = [
@@ -213,7 +214,7 @@ def _line(
 
 
 def _in_window(window: Window, row: EstimateRecord | None, *, told: bool) -> charts.Value:
-    """Return what a chart shows of a window; the text of its dot, where it has dots."""
+    """Return the value that a chart shows for a window; with a text if the chart has dots."""
     if row is None:
         return (None, None, "")
     value, ends, text = charted(row, told=told)
@@ -224,7 +225,7 @@ def _in_window(window: Window, row: EstimateRecord | None, *, told: bool) -> cha
 def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
     """Return the smoothed series of a figure; None if there is too little to smooth.
 
-    A window without an estimate counts as none: the level does not drift in it.
+    A window without an estimate is left out, as if no time passed in it.
     """
     rows = [drawn.rows.get(each.window_start) for each in windows]
     values, errors = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
@@ -239,9 +240,9 @@ def _smoothed(drawn: _Drawn, windows: Sequence[Window]) -> Smoothed | None:
 def _around(
     view: MetricView, mark: charts.Mark, segments: Sequence[str]
 ) -> list[tuple[str, str | None]]:
-    """Return addresses that compare all windows since a note with as long a time before it.
+    """Return links that compare all windows since a note with as long a time before it.
 
-    They are of what is asked for, and by the attributes of segments, after a text for each.
+    Each is a text and an address: one for the present choice, and one by each attribute.
     """
     since, until = (
         time_text(milliseconds(each)) for each in (mark.at, view.windows[-1].window_end)
@@ -254,7 +255,7 @@ def _around(
 
 
 def _marks(view: MetricView, windows: Sequence[Window]) -> list[charts.Mark]:
-    """Return the notes of the time that is drawn, numbered from 1."""
+    """Return the notes that lie in the time of the chart, numbered from 1."""
     begin, end = windows[0].window_start, windows[-1].window_end
     notes = [each for each in view.snapshot.notes if begin <= each.at <= end]
     return [charts.Mark(each.at, number, each.text) for number, each in enumerate(notes, 1)]

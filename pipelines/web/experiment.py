@@ -11,7 +11,7 @@ from pipelines.web import charts
 from pipelines.web.formats import unit_apart
 from pipelines.web.views import PageView, differences, told
 
-#: Differences that a chart and a table show at most.
+#: The most differences that a chart and a table show.
 _CHARTED, _LISTED = 25, 200
 
 
@@ -23,7 +23,7 @@ def experiments(view: PageView) -> Mapping[str, object]:
 
 
 def _result(view: PageView, key: MetricKey, rows: Sequence[ArmEffect]) -> Mapping[str, object]:
-    """Return the metric that decides, others, and those whose arms are not compared."""
+    """Return an experiment's metric that decides, its other metrics, and those not compared."""
     plan = view.snapshot.plan_of(key)
     assert plan is not None, "effects are of known plans"
     assert plan.experiment is not None, "effects are of experiments"

@@ -123,7 +123,7 @@ def day(at: datetime, form: str | None = None) -> str:
 
 
 def frame(start: datetime, end: datetime) -> str:
-    """Return when a window begins, so that nobody takes it for a week of the calendar.
+    """Return the weekdays at which a window begins and ends: it need not be a calendar's week.
 
     >>> from datetime import UTC
     >>> frame(datetime(2025, 1, 2, tzinfo=UTC), datetime(2025, 1, 9, tzinfo=UTC))

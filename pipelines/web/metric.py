@@ -19,7 +19,7 @@ from sotto.design.questions import question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: Estimates that a chart and a table show at most.
+#: The most estimates that a chart and a table show.
 _CHARTED, _LISTED = 25, 200
 #: The largest number that is drawn: scales are computed from differences and squares.
 _MOST = 1e120
@@ -34,19 +34,19 @@ def said(row: EstimateRecord) -> str:
 
 
 def charted(row: EstimateRecord, *, told: bool = True) -> charts.Value:
-    """Return an estimate as charts take it, with a text for it if that is told."""
+    """Return an estimate as charts take it; ``told``: with a text for people."""
     low, value, high = _drawn(row.low), _drawn(row.value), _drawn(row.high)
     ends = None if low is None or high is None else (low, high)
     return (value, ends, said(row) if told else "")
 
 
 def _drawn(value: float | None) -> float | None:
-    """Return a number that a scale can have; None for one that is far from all that is measured."""
+    """Return a number that a scale can show; None if it is absurdly large."""
     return value if value is not None and abs(value) <= _MOST else None
 
 
 def window(view: MetricView) -> Mapping[str, object]:
-    """Return the window that is shown, its neighbours, and the figures that stand for it."""
+    """Return the links of the window that is shown: neighbours, other versions, files of data."""
     at = view.windows.index(view.shown)
     before = view.windows[at - 1] if at else None
     after = view.windows[at + 1] if at + 1 < len(view.windows) else None
@@ -69,14 +69,14 @@ def window(view: MetricView) -> Mapping[str, object]:
 
 
 def alarms(view: MetricView) -> Mapping[str, object] | None:
-    """Return what checks found in the window's reports that honest devices do not send."""
+    """Return the alarms of the window: honest devices do not send such reports."""
     found = view.snapshot.alarms.get((view.key, view.shown.window_start))
     return {"alarms": found} if found else None
 
 
 def shares(view: MetricView) -> Mapping[str, object] | None:
     """Return shares of values and means of coordinates, as a chart and a table."""
-    # A value that reports tell from all others has an unbiased share, which says more.
+    # If reports tell a value from all others, its unbiased share (``group``) is shown instead.
     told = {row.item for row in view.of_kind("group")}
     rows = [row for row in view.of_kind("share") if row.item not in told]
     rows += view.of_kind("group", "conversion")
@@ -90,7 +90,7 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
         known.sort(key=lambda row: -(row.value or 0))
     first = known[:_CHARTED]
     title = f"{view.title} {formats.day(view.shown.window_start)}"
-    # A funnel is drawn as one: who came to a step, or further.
+    # A funnel's chart shows the share that reached each step.
     drawn = steps_reached(view.rows, view.metric) or first
     return {
         "chart": _chart(title, drawn, unit, label),
@@ -108,7 +108,7 @@ def _chart(
 
 
 def retention(view: MetricView) -> Mapping[str, object] | None:
-    """Return what part of the devices that were new in windows before came again in this one."""
+    """Return what part of the devices that were new in earlier windows came again in this one."""
     metric, now = view.metric, view.shown
     if metric is None or metric.measure is None or metric.measure.kind != "age":
         return None
@@ -117,7 +117,7 @@ def retention(view: MetricView) -> Mapping[str, object] | None:
     read = Chosen(**view.key._asdict(), segment="", kind="share", since=since, until=now.window_end)
     rates = [
         rate
-        # The newest of them, whose age is the least, is the last.
+        # Reversed, so that the newest devices, those of the least age, come first.
         for rate in reversed(view.snapshot.reader.retention(read))
         if rate.since + rate.age * length == now.window_start
     ]
@@ -234,7 +234,7 @@ def _by_segment(segments: Sequence[Segment], of: EstimateRecord) -> charts.Chart
 
 
 def sharpening(view: MetricView) -> Mapping[str, object] | None:
-    """Return how reports at ever stronger levels make windows sharper."""
+    """Return how many reports a window has by level, and which errors each level would give."""
     counts = view.shown.reports_by_level
     if len(counts) < 2:
         return None
@@ -259,7 +259,7 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
 
 
 def _share(headlines: Sequence[EstimateRecord]) -> float | None:
-    """Return the first headline's share, rounded, as one that can be."""
+    """Return the first headline's share, cut to [0, 1] and rounded; None if it is no share."""
     first = next(iter(headlines), None)
     if first is None or first.kind != "share" or first.value is None:
         return None
@@ -267,7 +267,7 @@ def _share(headlines: Sequence[EstimateRecord]) -> float | None:
 
 
 class Predicted(NamedTuple):
-    """Standard errors by level, in a unit; of what they are, and which data is assumed."""
+    """Predicted standard errors by level, what they are errors of, and the data assumed."""
 
     errors: tuple[float, ...]
     what: str
@@ -281,7 +281,7 @@ def _predicted(
 ) -> Predicted | None:
     """Return the standard errors of so many reports, of a share if it is given.
 
-    None where they cannot be predicted.
+    None if they cannot be predicted.
     """
     if of is None or metric is None or reports < 1:
         return None
@@ -289,7 +289,7 @@ def _predicted(
     try:
         precisions = [question.precision(level) for level in range(question.sent)]
     except ParameterError:
-        # The errors of strings depend on the candidates, those of some mechanisms are not known.
+        # Errors of strings depend on the candidates; those of some mechanisms are not known.
         return None
     errors = tuple(each.standard_error(reports) for each in precisions)
     unit = "share" if metric.range is None and not question.unit else question.unit

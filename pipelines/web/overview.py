@@ -15,9 +15,9 @@ from pipelines.web.views import OverviewView, PageView, headlines, name_of, newe
 from pipelines.web.watching import stale
 from sotto.clocks import now_ms
 
-#: Problems, and figures that moved, that are named at most.
+#: The most problems, and figures that moved, that are named.
 _PROBLEMS, _NAMED = 20, 5
-#: Cards of a page, metrics from which on there is a search, and windows of a card's line, at most.
+#: The most cards of a page, metrics without a search field, and windows of a card's line.
 _CARDS, _SEARCHED, _SPARK = 48, 8, 60
 #: The largest number that is drawn.
 _LARGEST = 1e120
@@ -50,7 +50,7 @@ class Card(NamedTuple):
 def metrics(view: OverviewView | PageView) -> Mapping[str, object]:
     """Return metrics with the figures of their newest complete window, and those so far.
 
-    A page of a server shows some at a time, of those that are looked for.
+    A server's page shows one part of the metrics that match the search; a static file shows all.
     """
     find, part = (view.find, view.part) if isinstance(view, OverviewView) else ("", 0)
     known = {key: view.snapshot.metric_of(key) for key in view.snapshot.newest}
@@ -115,14 +115,14 @@ def _spark(course: Sequence[EstimateRecord]) -> Spark | None:
     line, band = "", ""
     for first, last in pairwise([0, *charts.gaps(starts, ends), len(known)]):
         values, lows, highs = zip(*places[first:last], strict=True)
-        # A window that stands alone is a dot: a path that goes nowhere.
+        # ``h0`` makes a dot of a window without neighbours: a path that goes nowhere.
         line += f"M{' '.join(values)}h0"
         band += f"M{' '.join(highs + lows[::-1])}z"
     return Spark(name_of(course[0]), line, band)
 
 
 def glance(view: PageView) -> Mapping[str, object]:
-    """Return in few numbers whether the data can be relied on."""
+    """Return the few numbers that show whether the data can be relied on."""
     snapshot = view.snapshot
     return {
         "decoded": sum(each.numbers.get("reports") or 0 for each in snapshot.health),

@@ -1,7 +1,7 @@
 """The pages and their sections: what each shows, and in which order.
 
 A section is one function and one template. To add one, write a function that takes the page's view
-(:mod:`pipelines.web.views`) and returns what its template is given, or None where it has nothing to
+(:mod:`pipelines.web.views`) and returns the variables of its template, or None if it has nothing to
 show; write ``templates/NAME.html.j2``; and add a :class:`Section` to a page below. A
 :class:`SitePage` that is added to :data:`PAGES` has an address and a link in the navigation.
 """
@@ -20,8 +20,8 @@ from pipelines.web.views import PageView
 class Section:
     """A part of a page.
 
-    ``name``: of its template, and of its place in the page. ``title``: its heading; empty for
-    none. ``build``: returns what the template is given, None to leave the section out.
+    ``name``: that of its template, and of its place in the page. ``title``: its heading; empty for
+    none. ``build``: returns the template's variables; None leaves the section out.
     ``public``: whether it is shown to the public.
     """
 
@@ -35,8 +35,8 @@ class Section:
 class SitePage:
     """A page: its name in addresses, its title, its sections from the top.
 
-    ``public``: whether the public has it. ``kept``: whether it changes with the results alone.
-    ``shown``: whether there is anything to show, so that it is linked to.
+    ``public``: whether the public has it. ``kept``: whether it changes with the results alone, so
+    that it can be kept. ``shown``: returns whether there is anything to show, so that it is linked.
     """
 
     name: str

@@ -43,7 +43,7 @@ def ceilings(view: PlanView) -> Mapping[str, object]:
 
 
 def promise(view: PlanView) -> Mapping[str, object]:
-    """Return nothing more: a person is told in the words of the disclosure."""
+    """Return nothing: the template has the words of the disclosure from the plan in the view."""
     return {}
 
 

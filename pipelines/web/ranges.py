@@ -15,12 +15,12 @@ from pipelines.web.views import MetricView, differences, name_of, told
 from sotto.errors import ParameterError
 
 _Row = TypeVar("_Row", RangeEstimate, RangeComparison)
-#: Figures that are drawn, and listed, at most.
+#: The most figures that are drawn, and listed.
 _DRAWN, _LISTED = 25, 200
 
 
 def ranges(view: MetricView) -> Mapping[str, object] | None:
-    """Return what is estimated of the range that is asked for, or how it differs from another."""
+    """Return the estimates of the range that is asked for, or how they differ from another's."""
     query, reader = view.query, view.snapshot.reader
     names = view.snapshot.segments(view.shown) if query.segment else {}
     is_known = any(query.segment in (name, ",".join(names_of(name))) for name in ["", *names])
@@ -38,7 +38,7 @@ def ranges(view: MetricView) -> Mapping[str, object] | None:
 
 
 def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | None:
-    """Return the differences as a chart, those of the unit that comes first."""
+    """Return a chart of the differences that have the unit of the first one."""
     drawn = [each for each in rows if each.low is not None and each.unit == rows[0].unit][:_DRAWN]
     values = {}
     for each in drawn:
@@ -50,7 +50,7 @@ def _chart(view: MetricView, rows: Sequence[RangeComparison]) -> charts.Chart | 
 
 
 def _listed(view: MetricView, rows: Sequence[_Row]) -> list[_Row]:
-    """Return what people ask of a range: no cumulative shares, no bits, no strings of chance."""
+    """Return the rows that are listed: no cumulative shares or bits, no uncertain strings."""
     return [
         row
         for row in of_range(rows, view.snapshot.metric_of)

@@ -26,7 +26,7 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.files import checked_output, write_output
 
 _FOLDER = Path(__file__).parent
-#: Rows of an answer of the HTTP interface, at most.
+#: The most rows of an answer of the HTTP interface.
 _ROWS = 10_000
 #: Names of these modules that templates can call: filters of the first, functions of both.
 _FILTERS = ("percent", "number", "day", "moment", "epsilon", "micro", "clock", "age", "size")
@@ -41,19 +41,19 @@ STATIC = _FOLDER / "static"
 
 @cache
 def static(name: str) -> bytes:
-    """Return what all pages have: ``style.css``, ``live.js``, ``icon.svg``."""
+    """Return a file that all pages use: ``style.css``, ``live.js`` or ``icon.svg``."""
     return (STATIC / name).read_bytes()
 
 
 @cache
 def static_address(name: str) -> str:
-    """Return the address of such a file, which changes with what is in it."""
+    """Return the address of a static file, which changes with its content."""
     return f"/static/{hashlib.sha256(static(name)).hexdigest()[:12]}/{name}"
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return the templates; all that they are given is escaped, but charts."""
+    """Return the templates; every value that they are given is escaped, except charts."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -140,10 +140,10 @@ class Made:
 
 
 def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
-    """Return a page with those of its sections that have something to show.
+    """Return a page with the sections that have something to show.
 
-    The first chart is drawn in the page, unless it is of many windows; others by their addresses,
-    if they have any.
+    The first chart is in the page itself, unless it has many windows. The browser fetches the other
+    charts by their addresses, if they have any (a static file's have none).
     """
     place, files = place or page.name, _files_of(page, view)
     sections, drawn = [], False
@@ -156,7 +156,7 @@ def make(page: SitePage, view: PageView, place: str | None = None) -> Made:
         for at, each in enumerate(_charts_in(context), 1):
             each.name = f"{section.name}-{at}"
             if (drawn or each.many) and (address := dict(files(each)).get("SVG")):
-                # A browser shows an address again without asking.
+                # Browsers keep what an address shows, so it changes with the revision.
                 mark = "&" if "?" in address else "?"
                 each.later = f"{address}{mark}revision={view.snapshot.revision}"
             drawn = True
@@ -185,7 +185,7 @@ def chart_of(page: SitePage, view: PageView, name: str) -> charts.Chart | None:
 
 
 def _charts_in(shown: object) -> Iterator[charts.Chart]:
-    """Yield the charts of what a template is given, in order."""
+    """Yield the charts among a template's variables, in order."""
     if isinstance(shown, charts.Chart):
         yield shown
     elif isinstance(shown, Mapping):
@@ -197,7 +197,7 @@ def _charts_in(shown: object) -> Iterator[charts.Chart]:
 
 
 def _files_of(page: SitePage, view: PageView) -> Callable[[charts.Chart], list[tuple[str, str]]]:
-    """Return what says at which addresses a chart is a file: its kind and its address."""
+    """Return a function that returns kind and address of a chart's files."""
     at = view.address() if isinstance(view, MetricView) else view.links.page(page.name)
     if isinstance(view, BoardView):
         at = view.links.board(view.board.name)
@@ -210,7 +210,7 @@ def _files_of(page: SitePage, view: PageView) -> Callable[[charts.Chart], list[t
 
 
 def navigation(view: PageView) -> list[tuple[str, str | None]]:
-    """Return titles and addresses of the pages that there are."""
+    """Return titles and addresses of the pages that the navigation shows."""
     shown = (page for page in PAGES if page.is_shown(view))
     boards = [
         (each.title, address)
@@ -282,10 +282,10 @@ def static_file(snapshot: ResultsSnapshot, *, public: bool = False) -> str:
 def write_static_file(
     reader: ResultsReader, path: Path, state: Path | None = None, *, public: bool = False
 ) -> None:
-    """Write all pages to one HTML file, of which nobody ever sees half.
+    """Write all pages to one HTML file, which is replaced only when it is whole.
 
     ``state``: the state directory, if there is one. Raises AggregationError if there are no
-    results, or they cannot be read, ParameterError where no file can be, and OSError where it
+    results, or they cannot be read, ParameterError if ``path`` cannot be a file, and OSError if it
     cannot be written.
     """
     checked_output(path)

@@ -1,7 +1,7 @@
 """The contents of pages: the results of one revision, each part read once and when it is needed.
 
-Nothing is written, and no lock is taken. The database of results alone is read of the reports; of a
-state directory also the plans and how the last run went.
+Nothing is written, and no lock is taken. Results are read from the database alone; from a state
+directory only the plans and the note of the last run.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from pipelines.web.boards import Board
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: Windows that a table and a chart show at most, the newest ones.
+#: How many of the newest windows a table and a chart show.
 MOST_WINDOWS, MOST_DRAWN = 60, 400
-#: Figures of a metric that stand for it, at most, and of which kinds they may be.
+#: The most figures that stand for a metric, and their kinds.
 HEADLINES = 3
 HEADLINE_KINDS = (*ASKED, "share", "mean", "missing", "string", "group", "unexplained")
-#: The number of windows whose estimates are kept, and of metrics whose windows are.
+#: How many windows' estimates, and how many metrics' windows, are kept.
 _KEPT = 64
 
 
@@ -45,9 +45,9 @@ _KEPT = 64
 class ResultsSnapshot:
     """The results of one revision.
 
-    ``revision`` is the reader's, ``state`` the state directory, ``watch`` what looks for alerts and
-    ``job_watch`` what looks at the job, where something does; ``notes`` are on the axes of time,
-    ``boards`` have pages.
+    ``revision`` is the site's, ``state`` the state directory. ``watch`` looks for alerts and
+    ``job_watch`` at the job, if there are such. ``notes`` are those on the axes of time; each of
+    ``boards`` has a page.
     """
 
     reader: ResultsReader
@@ -65,9 +65,9 @@ class ResultsSnapshot:
 
     @cached_property
     def newest(self) -> dict[MetricKey, list[Window]]:
-        """Windows of all reports of every metric, the newest last: see the reader's method.
+        """The windows that :meth:`ResultsReader.newest_windows` returns, by metric.
 
-        Newest versions first. No other windows are read.
+        Newer versions of a plan come first; a metric's newest window is the last of its list.
         """
         found = grouped(self.reader.newest_windows(), lambda window: window.key)
         order = {key: at for at, key in enumerate(self._metrics)}
@@ -77,12 +77,12 @@ class ResultsSnapshot:
 
     @cached_property
     def headlines(self) -> dict[MetricKey, list[EstimateRecord]]:
-        """The estimates that may stand for each metric, of its newest complete window."""
+        """The estimates that may stand for each metric, in the window that is shown of it."""
         return self._headlines(so_far=False)
 
     @cached_property
     def so_far(self) -> dict[MetricKey, list[EstimateRecord]]:
-        """The same of its newest window, where that is still open."""
+        """The estimates that may stand for each metric whose newest window is still open."""
         return self._headlines(so_far=True)
 
     def _headlines(self, *, so_far: bool) -> dict[MetricKey, list[EstimateRecord]]:
@@ -96,7 +96,7 @@ class ResultsSnapshot:
         return grouped([*self.courses([*asked.values()], 1), *others], lambda row: row.key)
 
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
-        """Return the estimates of figures in windows up to their own: see the reader's method."""
+        """Return what :meth:`ResultsReader.courses` does, also for figures computed from others."""
         sources = [replace(row, kind=ASKED.get(row.kind, row.kind)) for row in of]
         wanted = {(row.key, row.kind) for row in of}
         found = readable(self.reader.courses(sources, lengths), self.metric_of)
@@ -124,7 +124,7 @@ class ResultsSnapshot:
 
     @cached_property
     def health(self) -> list[Health]:
-        """How the results and their job are."""
+        """The state of the results and of their jobs, by collector."""
         return self.reader.health()
 
     @cached_property
@@ -149,7 +149,7 @@ class ResultsSnapshot:
 
     @property
     def last_run(self) -> LastRun | None:
-        """How the last run went, if there is a state directory that says so."""
+        """The note of the last run, if there is a state directory that has one."""
         return None if self.state is None else LastRun.of(self.state)
 
     @property
@@ -163,7 +163,7 @@ class ResultsSnapshot:
         return next(same, None)
 
     def metric_of(self, key: MetricKey) -> CompiledMetric | None:
-        """Return what the plan says of a metric, if it is known."""
+        """Return a metric of its plan, if that is known."""
         return self._metrics.get(key)
 
     def estimates(self, window: Window) -> list[EstimateRecord]:
@@ -175,7 +175,7 @@ class ResultsSnapshot:
         return readable(rows, self.metric_of)
 
     def segments(self, window: Window) -> dict[str, Window]:
-        """Return a window's segments by name, with that of all reports."""
+        """Return the rows of a window by segment; that of all reports has the name ""."""
         chosen = Chosen(**window.key._asdict(), starts=[window.window_start])
         return {each.segment: each for each in self.reader.windows(chosen)}
 

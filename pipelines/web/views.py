@@ -1,4 +1,4 @@
-"""The subject of a page: the results of one revision, and how other pages are linked to."""
+"""The view of a page: what its sections are given, which are results and links to other pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sotto.plan.durations import parse_time
 
 
 class Links(Protocol):
-    """Addresses of pages; None where there is none to link to."""
+    """Addresses of pages; None if there is no page to link to."""
 
     def page(self, name: str) -> str | None: ...
 
@@ -51,8 +51,8 @@ class Links(Protocol):
 class PageView:
     """The view of a page.
 
-    ``public``: whether only what is meant for the public is shown; ``draws``: whether charts of
-    many windows are drawn, and so all of their windows are read.
+    ``public``: whether only sections for the public are shown. ``draws``: whether charts of many
+    windows are drawn now, for which all of their windows are read.
     """
 
     snapshot: ResultsSnapshot
@@ -87,10 +87,10 @@ class BoardView(PageView):
 class RangeQuery:
     """The part of a page's address that names a range: texts as they were given, empty for none.
 
-    ``segment`` is a segment, or names of attributes to have each of theirs; ``against`` is what to
-    compare with, as :meth:`~pipelines.results.range_windows.WindowRange.against` takes it;
-    ``under`` is how many percent of the reports may be forged; ``items`` are the figures that are
-    drawn, as :func:`figure_of` has them.
+    ``segment`` is one segment, or names of attributes for all their segments; ``against`` is what
+    to compare with, as :meth:`~pipelines.results.range_windows.WindowRange.against` takes it;
+    ``under`` is how many percent of the reports may be forged; ``items`` are the names of the
+    figures to draw, as :func:`figure_of` makes them.
     """
 
     since: str = ""
@@ -102,7 +102,7 @@ class RangeQuery:
 
     @classmethod
     def of(cls, given: Mapping[str, str], items: Sequence[str] = ()) -> RangeQuery:
-        """Return what an address names."""
+        """Return the query of an address's parameters."""
         names = [each.name for each in fields(cls) if each.name != "items"]
         return cls(**{name: given.get(name, "").strip() for name in names}, items=tuple(items))
 
@@ -125,7 +125,7 @@ class RangeQuery:
         return bool(self.since or self.until or self.against)
 
     def wanted(self, key: MetricKey) -> WindowRange:
-        """Return the range of a metric; ParameterError for what is no time."""
+        """Return the range of a metric; ParameterError if ``since`` or ``until`` is no time."""
         ends = [moment(parse_time(each)) if each else None for each in (self.since, self.until)]
         by = self.segment if self.segment and "=" not in self.segment else None
         segment = "" if by else self.segment
@@ -181,12 +181,12 @@ class MetricView(PageView):
         return headlines(self.rows)
 
     def address(self, window: Window | None = None) -> str | None:
-        """Return the address of the page with what is asked of it, in this window or another."""
+        """Return the address of this page and its query, for this window or another."""
         return self.links.metric(self.key, window or self.shown, self.query)
 
 
 def title_of(metric: CompiledMetric | None, key: MetricKey) -> str:
-    """Return what a metric is, or its name where no plan describes it."""
+    """Return a metric's title, or its name if no plan describes it."""
     described = metric is not None and (metric.description or metric.question)
     return facts.title(metric) if metric is not None and described else key.metric
 
@@ -199,7 +199,7 @@ def newest(windows: list[Window]) -> Window:
 
 def headlines(rows: list[EstimateRecord]) -> list[EstimateRecord]:
     """Return the estimates that stand for a window, the most telling ones first."""
-    # All is unexplained, without an error, where no candidates are known.
+    # Without candidates all strings are unexplained, with an error of 0: that says nothing.
     known = [row for row in rows if (row.kind, row.standard_error) != ("unexplained", 0.0)]
     by_kind = grouped((row for row in known if row.value is not None), lambda row: row.kind)
     shares = by_kind.get("share", [])
@@ -242,9 +242,9 @@ def ends_of(row: EstimateRecord) -> str:
 
 
 def forged_of(row: EstimateRecord | RangeEstimate | RangeComparison) -> str:
-    """Return how far the forged reports of one more pseudonym can move an estimate.
+    """Return how far the forged reports of one more pseudonym can move an estimate, at most.
 
-    A bound, rounded up to two digits.
+    The bound is rounded up to two digits.
     """
     if row.forged_down is None or row.forged_up is None:
         return "not stated"

@@ -1,6 +1,6 @@
-"""Readings of the job itself: what it has not read, whether it fails, and where it has room.
+"""Readings of the job itself: what it has not read, whether it fails, and how full its disks are.
 
-Read beside the pages, again and again, as a broker may take seconds to answer. No lock is taken.
+A thread makes them beside the pages, since a broker may take seconds to answer. No lock is taken.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from sotto.clocks import now_ms
 from sotto.errors import SottoError
 from sotto.wire.reasons import Reason
 
-#: Seconds between two looks at whether results have changed, or alerts are to be sent again.
+#: Seconds between two looks of a watch: at the job, or for alerts.
 _LOOK = 5.0
 
-#: A disk with less than this share and this many bytes free is nearly full, with less than that it
-#: is full.
+#: A disk with less than this share of its bytes, and less than so many bytes, free is nearly full;
+#: one with less than the last number of bytes free is full.
 _NEARLY, _MOST_FREE, _FULL = 0.05, 20 << 30, 1 << 20
-#: ms: since a run began; and the age of an unread record.
+#: From when on a run takes too long, and an unread record is too old, ms.
 _LONG, _OLD = 900_000, 3_600_000
-#: ms for which records from the future are a problem after they were taken.
+#: How long records from the future are a problem after they were taken, ms.
 _FUTURE = 86_400_000
-#: ms since the job last looked, or since the newest report came. The first is the threshold of the
-#: rule SottoNotLooking, the second of SottoNoReports.
+#: From when on the job has not looked for too long, and the newest report is too old, ms: the
+#: thresholds of the rules SottoNotLooking and SottoNoReports.
 NOT_LOOKED, NO_REPORTS = 900_000, 7 * 86_400_000
 _WHY: dict[str, str] = {
     Problem.DISK: "its disk is full",
@@ -64,8 +64,8 @@ _logger = logging.getLogger(__name__)
 class Disk(NamedTuple):
     """A file system that the job writes."""
 
-    places: str  #: what lies on it
-    free: int  #: bytes that the owner of these files may use
+    places: str  #: what lies on it, such as "state and log"
+    free: int  #: bytes that the process may still use
     total: int  #: bytes
 
     @property
@@ -92,7 +92,7 @@ class JobReading:
 
     @property
     def begun(self) -> int | None:
-        """When a run began that is not finished, ms."""
+        """When the unfinished run began, ms; None if none is under way."""
         return None if self.state is None or self.state.value is None else self.state.value.begun
 
     @property
@@ -106,7 +106,7 @@ class JobReading:
 
     @property
     def problems(self) -> list[str]:
-        """Matters that an operator has to look at, in sentences."""
+        """The problems that an operator has to look at, in sentences."""
         found = [each.problem for each in self.disks if each.problem]
         last, lag = self.last, self.lag.value if self.lag is not None else None
         if last is not None and last.failed is not None:
@@ -159,7 +159,7 @@ class JobWatch:
     last: JobReading | None = field(default=None, init=False)
 
     def run(self, stopped: threading.Event, seconds: float) -> None:
-        """Look so many seconds apart, until ``stopped`` is set."""
+        """Look every ``seconds``, until ``stopped`` is set."""
         while not stopped.is_set():
             try:
                 self.look()
@@ -168,7 +168,7 @@ class JobWatch:
             stopped.wait(seconds)
 
     def look(self) -> JobReading:
-        """Look, and keep what is found."""
+        """Look at the job, and keep the reading."""
         state, last, health = None, None, self._health()
         if (path := self.state) is not None:
             state, last = read(lambda: committed(path)), LastRun.of(path)
@@ -197,7 +197,7 @@ class JobWatch:
 
 @contextmanager
 def looking(watch: JobWatch | AlertWatch | None) -> Iterator[None]:
-    """Let a watch look as long as the block runs, if there is one."""
+    """Run a watch, if there is one, in a thread for the duration of the block."""
     if watch is None:
         yield
         return
@@ -223,9 +223,9 @@ def _disks(places: Mapping[str, Path]) -> list[Disk]:
 
 
 def stale(health: Iterable[Health], last: LastRun | None, now: int) -> list[str]:
-    """Return why results are old at a time, ms, in sentences; none where they are not.
+    """Return why results are too old at a time, ms, in sentences; empty if they are not.
 
-    ``last``: what the state directory says of the last run; None where there is no directory.
+    ``last``: the note of the last run; None if there is no state directory.
     """
     found = []
     if last is not None and now - last.looked > NOT_LOOKED:

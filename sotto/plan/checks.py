@@ -231,7 +231,10 @@ def are_words(text: str | None) -> bool:
 def group_problems(
     groups: Sequence[tuple[str, str]], metrics: Sequence[CompiledMetric]
 ) -> list[str]:
-    """Of groups, each a name and a text: a plan that has some puts each of its metrics into one."""
+    """Return what is wrong with groups, each a name and a text.
+
+    A plan that has groups puts each of its metrics into one.
+    """
     named = dict(groups)
     problems = []
     for name, text in groups:
@@ -278,7 +281,7 @@ def _repeat_problems(metric: CompiledMetric) -> list[str]:
 
 
 def _response_problems(metric: CompiledMetric) -> list[str]:
-    """Problems of a response that stays on the device, and noise added to that in reports."""
+    """Return what is wrong with a response that stays on the device, and its noise in reports."""
     from mechanisms.registry import supports_constant
 
     name = metric.spec.get("name")
@@ -414,7 +417,10 @@ def _domain_problems(metric: CompiledMetric) -> list[str]:
 
 
 def _outside_problems(metric: CompiledMetric, domain: tuple[str, ...]) -> list[str]:
-    """Of what becomes of a value that is not listed; among values in order there is no other."""
+    """Return what is wrong with the place of values that are not in the domain.
+
+    Values in order have no "other": one that is not listed becomes one of them, or missing.
+    """
     if metric.edges is not None:
         problems = [] if metric.outside == "clip" else [": outside must be 'clip' where edges are"]
         if domain != edge_labels(metric.edges):

@@ -17,7 +17,7 @@ from mechanisms.registry import build, mechanism_class, mechanisms_for, supports
 from sotto.errors import PlanError
 from sotto.plan.metric import Parameter
 
-#: Parameters that the metric itself gives, to those mechanisms that have them.
+#: Parameters that the metric itself gives, where a mechanism has them.
 _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
 
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     given: Mapping[str, Parameter]
     #: Nominal micro-epsilon, weakest first.
     ladder: tuple[int, ...]
-    #: Its name.
+    #: The metric's name.
     metric: str
     #: Whether the last level is a response that stays on the device.
     constant: bool = False

@@ -1,4 +1,11 @@
-"""Why a message, a group or a row is quarantined: the closed list, with its codes on disk."""
+"""The reasons for which a message, a group or a row is quarantined, with their codes on disk.
+
+:mod:`sotto.wire.decode` finds most of them, in single messages and rows;
+:mod:`pipelines.aggregation.decode` rejects rows of closed periods and damaged records,
+:mod:`pipelines.aggregation.step` those of revoked pseudonyms, and
+:mod:`pipelines.aggregation.forgotten` those of forgotten ones. ``docs/spec/formats.md`` lists the
+conditions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways in which alerts leave, each under the key that it has in the configuration's ``notify``."""
+"""The notifiers, which send alerts, each by its key in the configuration's ``notify``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pipelines.alerts.notifiers.base import Notifier
 from pipelines.alerts.notifiers.slack import Slack
 from pipelines.alerts.notifiers.webhook import Webhook
 
-#: A new way is a module of this folder and a line here.
+#: By key. A new notifier is a module of this folder and a line here.
 NOTIFIERS: dict[str, type[Notifier]] = {"webhook": Webhook, "slack": Slack}

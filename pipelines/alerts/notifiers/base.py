@@ -1,4 +1,4 @@
-"""The contract of notifiers, and what those that post over HTTP share."""
+"""The contract of notifiers, and the base of those that post over HTTP."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pipelines.alerts.kept import Alert
 from pipelines.storage.yaml_files import YamlModel
 from sotto.errors import SottoError
 
-#: Seconds within which a connection is made, and then those within which all of a message is sent
-#: and answered, however slowly the bytes of the answer come.
+#: Seconds within which a connection must be made, and then again seconds within which the whole
+#: message must be sent and answered, however slowly the bytes of the answer come.
 TIMEOUT = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -32,24 +32,24 @@ class NotificationError(SottoError):
 
 
 class Notifier(YamlModel, ABC):
-    """A way in which alerts leave; its fields are its keys in the configuration of alerts.
+    """Sends alerts to one place; its fields are its keys in the configuration of alerts.
 
-    Wrong values are refused when the configuration is read, secrets in files included. A
-    :class:`NamedFile` is a file beside the configuration.
+    Wrong values, also of secrets in files, are refused when the configuration is read. A field of
+    the type :data:`NamedFile` is a path relative to the configuration's folder.
     """
 
     @abstractmethod
     def send(self, alert: Alert, now: datetime) -> None:
         """Send an alert, within seconds.
 
-        An alert that fails is sent again later, under the same ``alert.id``; what returns is not. A
-        crash just after this returned sends it once more.
+        If this raises, it is called again later with the same ``alert.id``. It is also called again
+        if the process crashes just after this returned.
 
         Raises
         ------
         NotificationError
-            It may not have arrived. The text names the host, and holds no secret, no path of a URL
-            and nothing that the other side has said.
+            The alert may not have arrived. The text names the host, and has no secret, no path of a
+            URL and nothing that the host has answered.
         """
 
 
@@ -115,7 +115,7 @@ class HttpNotifier(Notifier):
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         port = parts.port or (443 if parts.scheme == "https" else 80)
         plain = socket.create_connection((host, port), TIMEOUT)
-        # TLS takes the socket over: another name of the same connection can end it at any step.
+        # TLS takes over the socket; a duplicate of it can end the connection at any step.
         with plain.dup() as same:
             end = threading.Timer(TIMEOUT, _shut, [same])
             end.daemon = True
@@ -145,7 +145,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a delivery failed, without what a server has said, which may quote us."""
+    """Return why a delivery failed, without the server's answer, which may quote the message."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) if isinstance(error, TimeoutError) else type(error).__name__
