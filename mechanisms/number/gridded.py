@@ -183,7 +183,7 @@ class DuchiOneBit(GridMechanism):
 
     @property
     def resolution(self) -> int:
-        """The steps of an audit's numbers: any number will do, and not the ends alone."""
+        """The steps at which an audit takes numbers: also between the two inputs, 0 and 1."""
         return 1 << 32
 
 

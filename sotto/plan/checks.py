@@ -378,7 +378,7 @@ def mechanism_problems(metric: CompiledMetric, cells: int = 1) -> list[str]:
 
 
 def open_windows(horizon: int, window: int) -> int:
-    """Return the most windows of a metric that are open at a time, for reports of their events.
+    """Return the most windows of a metric for which reports may still come at a time.
 
     >>> open_windows(15, 7)
     4
