@@ -97,8 +97,8 @@ class ConsentKeeper:
     ) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
-        The note of a withdrawal is erased in a durable commit, while the file says the same as the
-        note: if anything stops this in between, consent stays withdrawn.
+        The note of a withdrawal is erased in a durable commit, and only while the file says the
+        same as the note: if anything stops this in between, consent stays withdrawn.
         """
         named = self.named(groups)
         if not isinstance(again, bool):
