@@ -206,7 +206,7 @@ class Publication:
         return total
 
     def strata(self, part: Slice) -> int:
-        """Return into how many strata a slice's reports may be told apart by their coins."""
+        """Return the most strata into which a slice's reports may be told apart by their coins."""
         return self._strata.get(part.name, 1)
 
     def why(self, part: Slice, own: NDArray[np.int64]) -> str | None:

@@ -170,7 +170,7 @@ class State:
             self.entries[name][ids] = 0
 
     def without(self, gone: NDArray[np.bool_]) -> State:
-        """Return the state without some pseudonyms; ``gone`` is a mask over pseudonyms."""
+        """Return the state as if it had never seen the pseudonyms of the mask ``gone``."""
         everything = self._snapshot()
         staying = ~gone
         kept = {"pseudonyms": staying, "entries": staying[self.entries["pseudonym"]]}
