@@ -1,6 +1,6 @@
 """Files that outlive a crash: written whole before they get their name, and checked when read.
 
-Every file that a run leaves on a disk is written by this module. Files of the driver lie in a local
+Every file of a state that a run leaves is written by this module. Files of the driver lie in a local
 folder and get their names once they are whole and durable (:func:`replace`). Files of workers lie
 in a folder or on another of Beam's file systems: :func:`create` makes each under a name that no
 other writer uses, and the driver moves those that count to their places. A binary file carries its
