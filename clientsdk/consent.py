@@ -66,7 +66,7 @@ class ConsentKeeper:
         return Consent.WITHDRAWN if store.stopped or store.guard.withdrawal_noted() else said
 
     def groups(self) -> dict[str, Consent]:
-        """Return the consent to each of the plan's groups: a yes counts only if all is given."""
+        """Return the consent to each group; a yes counts only while consent as a whole is given."""
         whole = self.read()
         said = {name: consent_groups.of(self._store.said, name) for name, _ in self._plan.groups}
         if whole is Consent.GIVEN:
@@ -97,8 +97,8 @@ class ConsentKeeper:
     ) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
-        The note of a withdrawal is erased in a durable commit, while the file says the same as the
-        note: if anything stops this in between, consent stays withdrawn.
+        The note of a withdrawal is erased in a durable commit, and only while the file says the
+        same as the note: if anything stops this in between, consent stays withdrawn.
         """
         named = self.named(groups)
         if not isinstance(again, bool):
@@ -162,7 +162,7 @@ class ConsentKeeper:
         undone: int | None,
         groups: Collection[str] | None,
     ) -> bool:
-        """Write that consent is given, unless it was withdrawn again since ``undone``."""
+        """Write that consent is given, unless a withdrawal other than ``undone`` stands."""
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
             with store.transaction(DURABLE) as connection:

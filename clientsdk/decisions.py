@@ -113,7 +113,7 @@ class Decisions:
         self._counter = counter
         self._turn_of: tuple[Panel, int, int] | None = None
         self._turn = False
-        #: Whether the lifetime was exceeded, by tally of each metric that was over budget.
+        #: By tally of a metric that was over budget: whether the lifetime has not enough left.
         self.spent: dict[str, bool] = {}
         self.terms = made_once(plan, terms_of)
 

@@ -147,7 +147,7 @@ class ItemCounter:
                 self.discard(count)
 
     def lapse(self, now: int) -> None:
-        """Drop all counts if nothing may be recorded any more, as a transaction shows."""
+        """Drop all counts if a transaction shows that nothing may be recorded any more."""
         if self:
             store, plan = self._store, self._plan
             with store.transaction(READ):

@@ -97,8 +97,7 @@ def wiped_by_forks() -> mmap | None:
         memory.madvise(_NO_ADVICE)
     except OSError:
         return memory
-    # The system took an advice that does not exist, as older user-mode emulators do: they follow
-    # none.
+    # The system accepted advice that does not exist: older user-mode emulators do, and follow none.
     return None
 
 

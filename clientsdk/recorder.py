@@ -219,7 +219,7 @@ class Recorder:
         return ACCEPTED
 
     def _respond(self, terms: RecordingTerms) -> list[str]:
-        """Write a response again, drawn anew from *yes* after a use; then return its tally.
+        """Write a response again, drawn anew from *yes* after a use, and return its tally then.
 
         With a use and without, the draws are the same, and so is the write.
         """

@@ -37,7 +37,7 @@ Devices: TypeAlias = Callable[[CompiledMetric], SamplerOfDevices]
 
 @dataclass(frozen=True)
 class LibraryAudit:
-    """An audit for programs, and in lines for people."""
+    """An audit, as a document for programs and as lines for people."""
 
     document: Document
     text: list[str]
@@ -76,7 +76,7 @@ def guesses_document(attack: Attack | None) -> Document:
 
 
 def attack_document(auditor: Auditor | None) -> Document | None:
-    """Return how was attacked."""
+    """Return how many attacks were made, and the confidence of what they prove."""
     names = ("trials", "recordings", "confidence")
     return None if auditor is None else {name: getattr(auditor, name) for name in names}
 

@@ -13,7 +13,7 @@ LEAP, REST = 600_000, 366 * 86_400_000
 EARLIEST, LATEST = 1_577_836_800_000, 4_102_444_800_000
 #: The time of a device's clock that cannot be right: earlier than any, in ms since the epoch.
 BEGINNING = -(1 << 62)
-#: Goes on while the machine sleeps; that of macOS does so under the other name.
+#: A clock that goes on while the machine sleeps; macOS has it under the other name.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
@@ -66,13 +66,13 @@ def minute(time: int) -> str:
 
 
 def _written(time: int, form: str) -> str:
-    # Imported by whoever shows a time: an app that shows none starts sooner.
+    # The module is imported here so that an app that shows no time starts sooner.
     from datetime import UTC, datetime
 
     try:
         return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
-        # A device whose clock is broken may be anywhere in time.
+        # A broken clock may say any time, also one that is no date.
         return f"{time} ms"
 
 

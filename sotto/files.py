@@ -29,9 +29,9 @@ else:
 
         fcntl = None
 
-#: Windows locks bytes, and nobody else can read those: one far behind the end of any of our files.
+#: The byte that Windows locks, far behind the end of any file of ours: nobody else can read it.
 _LOCKED_BYTE = 1 << 30
-#: Bytes as they are, and none of it for child processes.
+#: Flags of `os.open`: bytes are not translated, and child processes do not inherit the file.
 _AS_IT_IS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 #: macOS's command to force a file through the disk's cache, which some file systems do not have.
@@ -154,9 +154,9 @@ def force_folder(path: str | os.PathLike[str]) -> None:
 
 
 def make_private(path: str) -> None:
-    """Take an existing file's permissions from all but its owner, where there are such.
+    """Let only its owner read and write an existing file, on systems with such permissions.
 
-    OSError for what is no regular file: a device such as /dev/null keeps its own.
+    Raises OSError if it is no regular file: a device such as /dev/null keeps its permissions.
     """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):

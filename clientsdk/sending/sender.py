@@ -180,10 +180,10 @@ class Sender:
         A flush does not go on if all that is due has to wait. Pseudonyms with something that was
         not tried yet take turns, whatever became of others' attempts. While the others rest, the
         turn is that of the one chosen last; afterwards the most urgent one is chosen or, if none is
-        urgent, any by chance. If several are due, the others begin to rest before anything is sent:
-        an attempt that seems to fail may have arrived. A pseudonym whose attempt failed waits by
-        itself, and takes no turn from another. If all chains of a pseudonym are too late, they are
-        erased, and no other rests for it.
+        urgent, any of them with the same probability. If several are due, the others begin to rest
+        before anything is sent: an attempt that seems to fail may have arrived. A pseudonym whose
+        attempt failed waits by itself, and takes no turn from another. If all chains of a pseudonym
+        are too late, they are erased, and no other rests for it.
         """
         latest = self._latest_end(now)
         kept = {
@@ -333,7 +333,7 @@ class Sender:
     def _renewed(
         self, connection: Connection, now: int, tried: dict[Pseudonym, int]
     ) -> set[tuple[int, int, int, int]]:
-        """Return period, plan, metric and event of chains with a level due since an attempt."""
+        """Return period, plan, metric and event of chains of which a level came due since."""
         renewed = set()
         for (period, signed), since in tried.items():
             for number, index, event, jitter in outbox.due_jitters(connection, since, period):
@@ -395,7 +395,7 @@ class Sender:
                         if report.chain.charged:
                             found.append((chain, report))
                             continue
-                        # The file has it as due, and none of its levels is.
+                        # The file has the chain as due, and none of its levels is.
                         reason = "damaged"
                     reasons.append(reason)
                     lapsed.append(chain)
@@ -461,7 +461,7 @@ class Sender:
         found: list[tuple[StoredChain, Report]],
         ceilings: Ceilings,
     ) -> bool:
-        """Charge for those reports of a period that are not paid; return whether that was possible.
+        """Charge for the reports of a period that are not paid for yet; return whether it can.
 
         ``found`` has each report with its chain as it was before. Either all are charged for or,
         where a lowered ceiling forbids that, none.

@@ -72,9 +72,8 @@ class Worker(lifecycle.Forkable):
         self.idle = True
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
-        # The lock is released to wake the thread. A release may interrupt another, since a signal
-        # handler may record; with an Event it may not, and queue loads four modules in a tool's
-        # run.
+        # Releasing this lock wakes the thread. A signal handler may record, and so release it while
+        # the same thread is about to: an Event could deadlock then, and queue loads four modules.
         self._call = threading.Lock()
         self._call.acquire(blocking=False)
         self._asleep_until = -NEVER
@@ -247,7 +246,7 @@ class Worker(lifecycle.Forkable):
 
 
 def _known(error: BaseException) -> SottoError:
-    """Return an error of Sotto's as it is, and of any other, as of the app's clock, its type."""
+    """Return an error of Sotto's; for another, as of the app's clock, one that names its type."""
     if isinstance(error, SottoError):
         return error
     # The text may hold a message to be sent.
@@ -259,7 +258,7 @@ def _say_how_long(due: int, now: int) -> None:
         diagnostics.debug("nothing waits to be sent")
         return
     left = -(-(due - now) // 1000)
-    # The time is coarse: a report leaves by chance, and nobody is to know when in advance.
+    # The time is coarse: chance decides when a report leaves, and nobody is to know in advance.
     for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1)):
         if left >= 2 * seconds or seconds == 1:
             diagnostics.debug("the next report is due in about %d %s", -(-left // seconds), unit)

@@ -304,7 +304,10 @@ class DeviceDatabase(lifecycle.Forkable):
         return connection
 
     def _start(self, connection: Connection, access: TransactionAccess) -> int:
-        """Begin once no other process is in the way; return SQLite's data version, 0 in memory."""
+        """Begin once no other process is in the way, and return SQLite's data version.
+
+        A commit of any other connection changes it; it is 0 for a store in memory.
+        """
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
             # After an interrupt in between neither level is noted, and the next commit sets one.
@@ -364,7 +367,7 @@ class DeviceDatabase(lifecycle.Forkable):
                 mine = False
 
     def release(self) -> None:
-        """Let others in after a commit."""
+        """Let others in after a commit; the caller holds the lock, which is not checked here."""
         self._holder = self.use = None
         try:
             self._lock.release()

@@ -272,7 +272,7 @@ def under_way(
 
 
 def erase(connection: Connection, tally: str | None = None) -> None:
-    """Erase what was measured and when it was first used, of all metrics or of one."""
+    """Erase what was measured, and when a metric was first used, of all metrics or of one."""
     for table in ("measure", "first_use"):
         connection.execute(f"DELETE FROM {table} WHERE ? IS NULL OR tally = ?", (tally, tally))
 

@@ -73,7 +73,7 @@ def open_store(
 
 
 def is_of_another(path: str, plan: CompiledPlan) -> bool:
-    """Whether a file is known to be of another budget; its guard tells if it cannot be read."""
+    """Whether a file is known to be of another budget, by its guard if it cannot be read."""
     from clientsdk import ledger
 
     try:
@@ -119,7 +119,7 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
         store.finish_erasure()
     except BaseException as error:
         if isinstance(error, schema.DamagedError):
-            # The last to close a file removes its log and index by name: keep out a new file's.
+            # The last to close a file removes log and index by name: no new file may have any yet.
             with suppress(StoreError), store.database.alone(anyway=True):
                 store.close()
         # The interrupted call may still hold the store, until the interrupt has gone through.

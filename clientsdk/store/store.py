@@ -181,7 +181,7 @@ class Store:
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
                 raise
-            # The file has no such tables.
+            # The file lacks the tables of a store.
             raise self.database.disown() from None
         try:
             self._read(connection)
@@ -215,15 +215,15 @@ class Store:
     def apply_noted_withdrawal(self, connection: Connection, access: TransactionAccess) -> None:
         """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
 
-        A transaction that may only read takes consent as withdrawn and leaves the file as it is. If
-        one that may write cannot, the result is the same, since what it writes is lost.
+        A transaction that may only read takes consent as withdrawn, and leaves the file as it is.
+        One that may write stores the withdrawal, too; if its commit fails, the note still stands.
         """
         if not self._ready or self.consent is WITHDRAWN:
             return
         try:
             noted = self.guard.withdrawal_noted()
         except StoreError:
-            # Nothing can be sent while the guard cannot be written; a withdrawal can be stored.
+            # Nothing can be sent while the guard fails; a withdrawal is stored all the same.
             if access is DURABLE and not self.stopped:
                 raise
             return
@@ -441,7 +441,7 @@ class Store:
         connection.execute("DELETE FROM reservoir")
         claims.forget(connection, period)
         if not self.agreed_to_any:
-            # An arm lasts as long as a pseudonym: two under one would show the withdrawal.
+            # Two arms under one pseudonym would show the withdrawal, so the arm stayed until now.
             device_secrets.erase_arm(connection)
             self.arm_secret = b""
         self.accounts.refresh(connection, period)

@@ -95,13 +95,13 @@ class GridMechanism(NumberMechanism):
         return max(grid_variance(self.shape, self.laws[level], each) for each in pictures)
 
     def worst_variance(self, level: int) -> float:
-        """Return that of the worst data, and most rounding, by the standard library alone."""
+        """Return the variance of the worst data and rounding, by the standard library alone."""
         shape, law = self.shape, self.laws[level]
         rounding = 1 / (4 * shape.steps**2) if shape.cells else 0.0
         return float(max(worst_variance(shape, law), worst_ends_variance(shape, law))) + rounding
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the mean, which is computed once: it is the same for any n."""
+        """Return the precision of the mean; n times its variance is the same for any n."""
         from mechanisms.planner.targets import Precision
 
         found, unit = super().precision(level, assumed, scale), self.variance(level, assumed.values)
@@ -109,7 +109,7 @@ class GridMechanism(NumberMechanism):
 
     def parts(self, level: int) -> tuple[Sequence[float], Sequence[float]]:
         given = contributions(self.shape, self.laws[level])
-        # Contributions are to the mean less a half.
+        # A contribution's value is unbiased for the mean less a half.
         values = (a + b / 2 for a, b in zip(given.value, given.present, strict=True))
         return [*map(float, values)], [*map(float, given.present)]
 
@@ -183,7 +183,7 @@ class DuchiOneBit(GridMechanism):
 
     @property
     def resolution(self) -> int:
-        """Any number: an audit takes one apart from the ends too."""
+        """The steps at which an audit takes numbers: also between the two inputs, 0 and 1."""
         return 1 << 32
 
 
@@ -201,7 +201,7 @@ class WindowMechanism(GridMechanism):
 
     @cached_property
     def _designed(self) -> tuple[Shape, Fraction]:
-        """The shape, and how much of the probability is the cells'; here of least variance."""
+        """The shape, and the share of the probability that cells have; here of least variance."""
         return designs.least_variance_design(
             self.points, self.missing, self.micros[-1], self.mixed
         )[1:]

@@ -109,14 +109,14 @@ def grid_estimates(
     high: float,
     quantiles: Sequence[float] | None = None,
 ) -> NumericEstimates:
-    """Estimate mean and missing share, and where quantiles are asked for the distribution.
+    """Estimate mean and missing share and, if quantiles are asked for, the distribution.
 
     ``laws`` are those of every level; ``table``, ``(levels, outputs)``, counts the reports. The
-    mean adds up the exact contributions of all reports, whatever their levels. The randomization
-    alone varies: from the scatter of the contributions goes off what the reports say about the
-    spread of the values, less two standard errors of that and less what the rounding to the grid
-    adds at most. Nothing goes off if they say nothing (one bit), and the interval covers more than
-    it states.
+    mean adds up the exact contributions of all reports, whatever their levels. Its error is that of
+    the randomization alone: the scatter of the contributions less the spread of the values, as far
+    as the reports show that. The spread is taken two standard errors low, and less the most that
+    the rounding to the grid adds. If the reports show nothing of it (one bit), nothing is
+    subtracted, and the interval covers more than it states.
     """
     reports = table.sum(axis=1)
     by_level, n = counts_of(reports), int(reports.sum())
@@ -175,7 +175,7 @@ def _mean(
 
 
 def _spread(row: Ints, sums: _LevelSums, y: float) -> float:
-    """Return how much the values of a level's clients are spread at least, added up."""
+    """Return a lower bound on the squared deviations of a level's values, added up."""
     if sums.square is None or not row.any():
         return 0.0
     each = sums.square - 2 * y * sums.value + y * y * sums.present

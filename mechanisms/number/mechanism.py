@@ -101,7 +101,7 @@ class NumberMechanism(Mechanism):
         for probability, each in (found.quantiles or {}).items():
             yield Item("quantile", repr(probability), each, context.unit, method=method)
         for number, each in enumerate(found.bit_means or (), start=1):
-            # Whoever forges reports chooses the bit that they are about.
+            # A forged report can be about any bit, so that no bound is known.
             yield Item("bit", str(number), replace(each, reach=None))
         for at, each in found.points():
             yield Item("cdf", repr(at), each, method=method)
@@ -124,7 +124,7 @@ class NumberMechanism(Mechanism):
             return replace(mean, reach=reached)
         if found.missing.reach is None:
             return mean
-        # Too few that are missing are too many that are present.
+        # A share of missing values that is too low is a share of present ones that is too high.
         raised = [short / present for _, short in found.missing.reach]
         return replace(
             mean, reach=tuple((*each, more) for each, more in zip(reached, raised, strict=True))
@@ -278,7 +278,7 @@ class AnswerMechanism(ChainCoins, QuestionMechanism):
         return None if self.missing else answer_scores(self.probabilities(level)[0])
 
     def answers_of(self, counts: Ints) -> Ints:
-        # Whatever was asked, a yes says the same of the mean: the coin was drawn accordingly.
+        # A yes says the same of the mean for every question: the coins are drawn accordingly.
         found: Ints = counts.reshape(self.strata, -1).sum(axis=0)
         return found
 

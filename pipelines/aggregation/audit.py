@@ -131,8 +131,8 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
     new_level = opens(entry, metric, event, cell, level)
     newest = np.append(new_chain[1:], np.ones(min(order.size, 1), dtype=np.bool_))
     # A second payload at a level costs the level. The first at a level costs nothing by itself: a
-    # chain costs its newest level once. The entry of a chain has both; only a chain that is bound
-    # elsewhere, which has no entry of its own, takes them from its conflicts.
+    # chain costs its newest level once, which is counted at its entry. A chain that is bound
+    # elsewhere has no entry of its own, so its newest level is counted here.
     times = 1 + elsewhere * (newest.astype(np.int64) - new_level)
     cost = times * state.catalog.certified[metric, level.astype(np.intp) + 1]
     return entry.astype(np.intp), cost, (elsewhere & new_chain).astype(np.int64)

@@ -165,10 +165,10 @@ def held_back(
 
     Each slice comes with the number of windows in a row in which it had enough reports; ``before``
     is what this function returned for the window before. A slice that was withheld stays so until
-    it has had enough reports in ``STEADY`` windows, and for as long as slices that stay withheld
-    need it, or another one in its place. With several attributes each slice may take others with
-    it: if far more slices would be withheld than the window needs by itself, only these are. A
-    window that is withheld as a whole changes nothing.
+    it has had enough reports in ``STEADY`` windows in a row, and for as long as slices that stay
+    withheld need it, or another one in its place. With several attributes each slice may take
+    others with it: if far more slices would be withheld than the window needs by itself, then only
+    those that it needs are. A window that is withheld as a whole changes nothing.
 
     ``enough`` says of each slice with reports whether it has enough for a row of its own.
     ``without`` returns the slices of which nothing is published if those that it is given are

@@ -142,7 +142,7 @@ def rows_of(
 
     ``batches``: of any metrics, shards and periods. ``countable``: False for batches that were
     decoded but came too late or from the future. ``parts``: if given, rows of all shards in one
-    part of a period are one, and have the number of the part as ``shard``.
+    part of a period come together, with the number of the part as ``shard``.
 
     The list is in the order of shard, period and padded width. Payloads of up to 64 B have one
     padded width, wider ones their own. Rows keep the order of the batches.

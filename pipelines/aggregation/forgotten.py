@@ -85,7 +85,7 @@ def forget(state: State, pseudonyms: Collection[bytes], append: int) -> Stepped 
     """Take pseudonyms out of a state; None if it has none of them.
 
     Returns the state without them, the counts that are taken back, and one reject, with the append
-    time ``append``, ms, for the number of their reports that had not been rejected before.
+    time ``append``, ms, for the number of their reports that had not been rejected before, if any.
     """
     ids = ids_of(state, pseudonyms)
     if not ids.size:

@@ -98,8 +98,8 @@ class Publication:
             counted[:, by_level < LEAST_PART * by_level.sum()] = 0
             smallest[counted == 0] = 0
         self._counted = counted
-        # A cell without reports in some group gets the weight 1, of ``_scale`` a report: enough to
-        # be withheld, and too little for all such cells together to weigh as much as one report.
+        # A report weighs ``_scale``. A cell without reports in some group weighs 1: enough to be
+        # withheld, and too little for all such cells together to weigh as much as one report.
         self._scale = plan.cells + 1
         self._weights = self._scale * smallest + ((smallest == 0) & (counted > 0))
         self._together = together >= least
@@ -206,7 +206,7 @@ class Publication:
         return total
 
     def strata(self, part: Slice) -> int:
-        """Return into how many strata a slice's reports may be told apart by their coins."""
+        """Return the most strata into which a slice's reports may be told apart by their coins."""
         return self._strata.get(part.name, 1)
 
     def why(self, part: Slice, own: NDArray[np.int64]) -> str | None:

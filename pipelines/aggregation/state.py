@@ -88,9 +88,10 @@ class State:
     """The state of one shard and budget period; metric ids are the registry's.
 
     ``key`` is 16 random bytes, the same for a whole deployment; ``budget`` is the micro-epsilon
-    that a pseudonym may spend in the period. In ``entries``, ``append`` is when the log first took
-    the row that counts, ms; ``counted`` is that row's level counted from one, 0 for none; ``slot``
-    is its payload's place in the pool counted from one, 0 for none; ``tags`` has one tag a level.
+    above which a pseudonym is revoked from now on. In ``entries``, ``append`` is when the log first
+    took the row that counts, ms; ``counted`` is that row's level counted from one, 0 for none;
+    ``slot`` is its payload's place in the pool counted from one, 0 for none; ``tags`` has one tag a
+    level.
     """
 
     def __init__(self, registry: Registry, shard: int, period: int, key: bytes) -> None:
@@ -169,7 +170,7 @@ class State:
             self.entries[name][ids] = 0
 
     def without(self, gone: NDArray[np.bool_]) -> State:
-        """Return the state without some pseudonyms; ``gone`` is a mask over pseudonyms."""
+        """Return the state as if it had never seen the pseudonyms of the mask ``gone``."""
         everything = self._snapshot()
         staying = ~gone
         kept = {"pseudonyms": staying, "entries": staying[self.entries["pseudonym"]]}

@@ -94,8 +94,8 @@ class _Placed:
     """The places of a call's rows in the state, row by row.
 
     ``agrees`` says whether a row has the binding and the payload of its entry, ``fresh`` whether it
-    is countable and no equal row was before this call; equal rows, and no others, have the same
-    ``identity``. ``touched`` are the entries whose pairs of levels may have changed.
+    is countable and no equal countable row came before this call; equal rows, and no others, have
+    the same ``identity``. ``touched`` are the entries whose pairs of levels may have changed.
     """
 
     pseudonym: NDArray[np.intp]

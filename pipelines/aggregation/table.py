@@ -7,9 +7,9 @@ two entries. All rows of a call are looked up together, one probe a round. Rows 
 claim an empty slot by writing to it: of several that write to one slot one wins, and the others
 compare their keys with the winner's.
 
-The key of the hashes is drawn once for a deployment and never leaves it. When two payloads are
-compared, their tags are: that bounds the probability that two different ones pass for one. Hashes
-of ids only decide where a table looks first: ids whose hashes collide cost one more probe.
+The key of the hashes is drawn once for a deployment and never leaves it. Two payloads are
+compared by their tags, which bounds the probability that two different ones pass for one. Hashes of
+ids only decide where a table looks first: ids whose hashes collide cost one more probe.
 """
 
 from __future__ import annotations

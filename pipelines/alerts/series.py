@@ -22,7 +22,7 @@ from sotto.plan.compiled import CompiledPlan
 
 #: How many of the newest windows of a figure are looked at.
 MOST_WINDOWS = 400
-#: Of two answers, the one that is not watched, by the other one, which says the same.
+#: The answers that are not watched, each to the other one of the two, which says the same.
 _RESTS = {"false": "true", "no": "yes"}
 #: The beginning of the first cycle of every season.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,7 +132,7 @@ def _figure(row: EstimateRecord) -> Figure:
 
 
 def _is_rest(figure: Figure, figures: Collection[Figure]) -> bool:
-    """Return whether a figure is the share of no or false, which moves as that of yes or true."""
+    """Return whether a figure is the share of no or false, the rest of that of yes or true."""
     other = _RESTS.get(figure.item) if figure.kind == "share" else None
     alike = {each.item for each in figures if each._replace(item=figure.item) == figure}
     return other is not None and alike == {figure.item, other}

@@ -79,7 +79,7 @@ class AlertWatch:
         """Look at the results, keep new alerts, and send those that are due.
 
         An alert is written to the file before it is sent, and its delivery after. A crash between
-        the two delivers it twice, with the same id.
+        the two may deliver it twice, with the same id.
         """
         revision = self.reader.revision()
         judgements = self.judgements()

@@ -119,7 +119,7 @@ class Head(NamedTuple):
     #: state for a closed period would publish documents that replace the right ones.
     doubtful: bool = False
     closed: bool = False  #: whether the period is closed and its state dropped
-    #: Whether the watermark has moved since rows are doubtful. Then the period is open, or the
+    #: Whether the watermark has moved since ``doubtful`` was set. Then the period is open, or the
     #: timer that closes it fires right after.
     watched: bool = False
 
@@ -134,7 +134,7 @@ class LiveStates:
         self._lock = threading.Lock()
 
     def take(self, period: int, shard: int, token: str) -> State | None:
-        """Take out and return the state of a period's shard; None if none has this token."""
+        """Take out the state of a period's shard; return it if it has this token, else None."""
         with self._lock:
             held = self._held.pop((period, shard), None)
             if held is None:

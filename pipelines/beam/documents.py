@@ -11,7 +11,7 @@ timers decide when documents are emitted:
 * ``LAST``: when no budget period that a window has a part of is open any more; then its counts are
   dropped.
 
-A document of a window that is emitted again has the numbers of reports of now. Whether its figures
+A document of a window that is emitted again has the present numbers of reports. Whether its figures
 change is decided by :func:`pipelines.aggregation.published.renewed`.
 
 The document of a key with the highest revision, a time in ms, counts. A pipeline that has gone back
@@ -252,7 +252,7 @@ class WindowEstimates(Subject):
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         complete = registry.complete_at(*window[:3])
-        # One ms later: the shards' last changes, from when they close the period, come before.
+        # One ms after the shards close the period, so that their last changes come before.
         since = self.stream.plans.since()
         over = closing_time(registry.period_of(end - 1), registry, since) + 1
         return moment(complete), moment(max(over, complete + 1))
@@ -301,7 +301,7 @@ class PeriodAudit(Subject):
     name = "periods"
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
-        # One ms later: the shards' last audits, from when they close the period, come before.
+        # One ms after the shards close the period, so that their last audits come before.
         (period,) = PERIOD.unpack(key)
         plans = self.stream.plans
         return None, moment(closing_time(period, plans.registry(), plans.since()) + 1)

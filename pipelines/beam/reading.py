@@ -53,7 +53,7 @@ READ_BYTES = 8 << 20
 IDLE_SECONDS = 2
 #: Seconds until a partition is tried again whose broker is away, or denies access.
 AWAY_SECONDS = 5
-#: Seconds between two looks for new partitions; the watermark is behind the clock by up to that.
+#: Seconds between two looks for new partitions, each of which moves the watermark of discovery.
 LOOK_SECONDS = 10.0
 #: Seconds between two times at which the broker is asked for the end of an idle partition.
 END_SECONDS = 5.0
@@ -394,7 +394,7 @@ class ReadPartitions(beam.DoFn, RestrictionProvider):
             yield TimestampedValue(of, moment(max(first, clock.watermark)))
             size += len(block.buffer)
             at, append = block.end, block.clock
-            # If a runner splits off the rest, the worker that goes on with it begins by this clock.
+            # If a runner splits off the rest, the worker that takes it goes on with this clock.
             estimator.advance(clock._replace(append=append))
         if at != restriction.start:
             held.moved = time.monotonic()

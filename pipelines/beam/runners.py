@@ -77,7 +77,7 @@ class LabelIds(ComponentIdMap):
 
 
 class _Options(PipelineOptions):
-    """Options that make each view once: Beam asks for some eighty a run, and parses flags anew."""
+    """Options that make each view once: Beam asks for some eighty a run, and would parse anew."""
 
     def view_as(self, cls: type[_View]) -> _View:
         views = self.__dict__.setdefault("_views", {})

@@ -267,7 +267,7 @@ def opened(
     wait: float = 0.0,
     counts_on: bool = False,
 ) -> Iterator[tuple[Driver, Callable[[], float]]]:
-    """Lock a state directory; yield its driver, and a function that returns the seconds since.
+    """Lock a state directory; yield its driver, and a function for the seconds since the start.
 
     An error in the block is noted as the failure of the last run. Parameters are as for
     :func:`aggregate`; ``counts_on`` as for :class:`~pipelines.bounded.driver.Driver`.

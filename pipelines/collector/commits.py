@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pipelines.collector.stores import MessageStore
 from sotto.errors import PublishError
 
-#: Seconds that a group is open.
+#: Seconds for which a group is open at least.
 HOLD = 0.01
 #: Seconds after a failure of the store within which messages are refused without trying it.
 PAUSE = 1.0

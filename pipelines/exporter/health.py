@@ -137,7 +137,7 @@ class StreamReaders:
         yield [replace(each, seconds=seconds) for each in known.values()]
 
     def _collector_of(self, stream: WatchedJob) -> str:
-        """Return the collector of a stream; its topic as long as results and plans do not tell."""
+        """Return the collector of a stream; its topic while neither results nor plans have it."""
         for known in (self._topics, self.registries):
             if len(self.streams) == len(known) == 1 and len(self._topics) < 2:
                 return next(iter(known))

@@ -63,7 +63,7 @@ class ServedJob:
         self._result = result
 
     def look(self) -> JobState:
-        """Return the state that the job server says; the job may go on if that does not answer."""
+        """Return the state that the job server says; if it does not answer, the job may go on."""
         try:
             state = self._result.state
         except grpc.RpcError:

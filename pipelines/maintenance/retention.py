@@ -57,10 +57,10 @@ def retain(
 ) -> Removable:
     """Remove files that are of no more use; return them. With ``dry_run`` none is removed.
 
-    ``log``: an embedded log, whose segments are removed. ``keep``: how old these are at least, ms;
-    by default the plans' horizon, which is also the least. ``database``, ``progress``: as for
-    :func:`pipelines.bounded.run.aggregate`; progress is in bytes. ``wait``: seconds to wait for a
-    run that holds the directory. ``clock``: returns the current time, ms, for quarantine.
+    ``log``: an embedded log, whose counted segments are removed. ``keep``: how old these are at
+    least, ms; by default the plans' horizon, which is also the least. ``database``, ``progress``:
+    as for :func:`pipelines.bounded.run.aggregate`; progress is in bytes. ``wait``: seconds to wait
+    for a run that holds the directory. ``clock``: returns the current time, ms, for quarantine.
 
     Raises AggregationError if it cannot go on, ParameterError if ``keep`` is too short.
     """

@@ -102,7 +102,7 @@ class RequeueTopics:
     def _curable(self, found: Found, progress: Progress) -> Generator[tuple[Record, int]]:
         """Yield each waiting entry as a record to send, with its number of reports.
 
-        All entries are counted in ``found``.
+        Curable entries are counted in ``found``, those that were sent back before included.
         """
         with connected(self._broker) as topics:
             topics.check_sink(self.target, self._stay)

@@ -348,8 +348,9 @@ class ResultsReader:
     def courses(self, of: Sequence[EstimateRecord], lengths: int) -> list[EstimateRecord]:
         """Return each figure's estimates in its own window and those before, of all reports.
 
-        A figure's windows end less than ``lengths`` times its window's length before it ends. Rows
-        are in order of metric and time; one query reads up to 500 figures.
+        The windows before end less than ``lengths`` times the length of the figure's own window
+        before the end of that one. Rows are in order of metric and time; one query reads up to 500
+        figures.
         """
         columns = ESTIMATES.c
         wanted = []

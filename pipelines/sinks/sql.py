@@ -142,7 +142,7 @@ class Results(Database):
             return connection.execute(query).one_or_none()
 
     def invalidate(self, state: str) -> str | None:
-        """Let the next run make a state directory's results again; return their collector."""
+        """Let the next run make the results of a state again; return their collector, if any."""
         ours = tables.META.c.state == state
         with _mapped("the database cannot be used"):
             self.prepare()

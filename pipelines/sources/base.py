@@ -99,9 +99,10 @@ class Partition(Range, Protocol):
     def bounds(self, taken: int = 0, limit: int = LATEST, rough: bool = False) -> tuple[int, int]:
         """Return the position of the first record, and the position after the last one.
 
-        The end is not before ``taken``. If ``rough``, the end may lie behind the last record, and
-        nothing is read to find it. An earlier rough end, given as ``limit``, returns the exact end
-        as of that time: records that were added later are left out.
+        The end is looked for from ``taken`` on, the position up to which records were taken. If
+        ``rough``, the end may lie behind the last record, and nothing is read to find it. An
+        earlier rough end, given as ``limit``, returns the exact end as of that time: records that
+        were added later are left out.
         """
 
     def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:

@@ -169,7 +169,8 @@ def timed_block(piece: Piece, clock: int, trusted: int) -> Block:
 def requeued_block(piece: Piece, clock: int, trusted: int) -> Block:
     """Return a piece of requeued records as a block, with the append times that their sender set.
 
-    Records with the broker's time are damage; those from after ``trusted`` are from the future.
+    Records with the broker's time are damage; those from after ``trusted`` are from the future,
+    since their period would never end.
     """
     sound = ~piece.appended & (piece.times <= trusted)
     times = np.where(sound, piece.times, clock)

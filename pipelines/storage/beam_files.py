@@ -1,7 +1,7 @@
 """Files on Beam's file systems other than folders: ``gs://``, ``s3://``, ``hdfs://`` and others.
 
 No file is replaced: each is created once, under a name of its own, and moved at most once, to a
-name that is free. So the store need be able neither to rename atomically nor to replace.
+name that is free. So the store need not rename atomically, nor replace files.
 """
 
 from __future__ import annotations

@@ -351,7 +351,7 @@ class LastRun:
         return files.find_note(cls, state_dir / cls.NAME, cls.FORMAT)
 
     def leave(self, state_dir: Path) -> None:
-        """Write the note, if the disk has room for it; without it everything is committed, too."""
+        """Write the note, if the disk has room for it; the commit stands without it."""
         files.leave_note(self, state_dir / self.NAME, self.FORMAT)
 
     @classmethod

@@ -1,8 +1,8 @@
 """Files that outlive a crash: written whole before they get their name, and checked when read.
 
-Every file that a run leaves on a disk is written by this module. Files of the driver lie in a local
-folder and get their names once they are whole and durable (:func:`replace`). Files of workers lie
-in a folder or on another of Beam's file systems: :func:`create` makes each under a name that no
+Every file of a state that a run leaves is written here. Files of the driver lie in a local folder
+and get their names once they are whole and durable (:func:`replace`). Files of workers lie in a
+folder or on another of Beam's file systems: :func:`create` makes each under a name that no
 other writer uses, and the driver moves those that count to their places. A binary file carries its
 kind, a version and the CRC-32 of its body; a JSON document carries the SHA-256 of its content. So a
 damaged file is an error, and never makes a wrong estimate.

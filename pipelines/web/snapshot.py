@@ -163,7 +163,7 @@ class ResultsSnapshot:
         return next(same, None)
 
     def metric_of(self, key: MetricKey) -> CompiledMetric | None:
-        """Return a metric of its plan, if that is known."""
+        """Return a metric as its plan declares it, if the plan is known."""
         return self._metrics.get(key)
 
     def estimates(self, window: Window) -> list[EstimateRecord]:

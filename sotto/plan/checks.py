@@ -34,21 +34,21 @@ MAX_DURATION = 36_525 * 86_400_000
 #: The year 9999.
 MAX_TIME = 253_402_300_800_000
 MAX_LIMIT = 1_000_000
-#: Into how many panels devices are divided at most.
+#: The most panels into which devices are divided.
 MAX_PANEL = 1000
 #: A time rounded to less is as good as exact, and every period has states of its own.
 MIN_RESOLUTION = 1000
 MIN_PERIOD = 60_000
-#: Cells of a count vector, of which aggregators keep one a window and level.
+#: The most cells of a count vector; aggregators keep one for each window and level.
 MAX_COUNTS = 1 << 24
-#: Cells of all count vectors of a metric that are open at a time: 512 MiB.
+#: The most cells of all count vectors of a metric that are open at a time: 512 MiB.
 MAX_OPEN_COUNTS = 1 << 26
 #: The largest minimum of reports that a plan may ask for.
 MAX_MINIMUM_REPORTS = 10**9
-#: Epsilon a million, in micro-epsilon: no ceiling is higher.
+#: An epsilon of a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 MAX_DOMAIN = 1 << 17
-#: Characters of a text for people.
+#: The most characters of a text for people.
 MAX_WORDS = 1024
 #: No more than half of the names that are called significant may be false on average.
 MAX_FALSE_DISCOVERY = 0.5
@@ -113,9 +113,9 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
     problems += _otel_problems(metric)
     of_type = [*_domain_problems(metric), *_range_problems(metric), *_question_problems(metric)]
-    # Labels are those of a sound domain or range, and of a number of points.
+    # Labels can only be made of a sound domain or range, and a sound number of points.
     problems += of_type + _spec_problems(metric, sound=not of_type)
-    # A measure is one of a sound type.
+    # A measure is checked only where the rest is sound.
     return problems or measure_problems(metric, period)
 
 
@@ -378,7 +378,7 @@ def mechanism_problems(metric: CompiledMetric, cells: int = 1) -> list[str]:
 
 
 def open_windows(horizon: int, window: int) -> int:
-    """Return to how many windows a report may still belong, whatever part of the first is over.
+    """Return the most windows of a metric for which reports may still come at a time.
 
     >>> open_windows(15, 7)
     4
@@ -532,7 +532,7 @@ _WANTED = {
 
 
 def _symbol_problems(metric: CompiledMetric) -> list[str]:
-    """Problems of labels and the number of symbols, which must be the mechanism's."""
+    """Return what is wrong with labels, and with their number, which the mechanism must have."""
     size = metric.spec.get("domain_size")
     ranged = metric.type == "ordinal" and metric.range is not None
     if ranged and len(set(metric.labels)) < len(metric.labels):

@@ -76,7 +76,7 @@ def spec_of(
     known |= written or {}
     left = set(fields) - set(known)
     if left:
-        # From the metric, not from what is written: that is not checked yet.
+        # Defaults follow from the metric, not from what is written, which is not checked yet.
         micro = asked.ladder[asked.level] if asked.level >= 0 else 0
         last = asked.ladder[-1] if asked.ladder else 0
         made = kind.defaults(micro, {**asked.given, "last": last})
@@ -115,7 +115,7 @@ def choose(asked: Asked) -> Choice:
         try:
             return choose_category(asked)
         except PlanError:
-            # Which level or size it is about is said by the checks, as if grr had been asked for.
+            # The checks will say which level or size is wrong, as if grr had been asked for.
             return Choice(spec_of("grr", asked), "")
     name, why = _MEASURED if asked.measured else _ONLY[asked.kind]
     spec = spec_of(name, asked)

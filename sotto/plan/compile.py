@@ -127,7 +127,7 @@ def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
     ladder = tuple(level.epsilon for level in metric.ladder)
     counts = _counts(file, metric)
     quantiles = isinstance(metric, NumberFile) and metric.quantiles
-    # One by grr cannot be missing.
+    # A measured ordinal is hidden by grr, which has no answer for a missing value.
     measured = metric.measure is not None and not metric.missing
     held = metric.holds_response
     asked = Asked(metric.type, metric.given, ladder, name, held, counts, quantiles, measured)

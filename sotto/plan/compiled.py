@@ -289,13 +289,13 @@ class CompiledPlan:
         return time // self.period
 
     def periods_in(self, metric: CompiledMetric) -> int:
-        """Return of how many budget periods a metric's window has a part, at most."""
+        """Return the most budget periods of which a metric's window has a part."""
         if self.period % metric.window == 0:
             return 1
         return -(-metric.window // self.period) + (metric.window % self.period != 0)
 
     def most_reports(self, metric: CompiledMetric) -> int:
-        """Return how many reports a device can have in a metric's window, at most."""
+        """Return the most reports that a device can have in a metric's window."""
         periods, panel = self.periods_in(metric), metric.panel
         # In a panel's cycle a device has one turn; a window may have parts of several cycles.
         turns = min(periods, (periods - 2) // panel + 2) if periods > 1 else 1

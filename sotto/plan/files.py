@@ -114,9 +114,9 @@ class PlanFileFolder:
     def take(self, use: Callable[[Path, Plan], None], *, changed_only: bool = False) -> None:
         """Call ``use`` with each plan; one that it raises PlanError or ImportError for is left out.
 
-        Development plans, which are written beside the real ones, come last. ``changed_only``: not
-        with files that are as they were when they were last used. Candidates are in files of their
-        own, which may have changed meanwhile.
+        Development plans, which are written beside the real ones, come last. With ``changed_only``
+        a file that is as it was when it was last used is skipped, even if the files of candidates
+        that it names have changed.
         """
         loaded = []
         for path in self._files():
@@ -153,7 +153,7 @@ class PlanFileFolder:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int]:
-    """Return what changes whenever a file is written or replaced; ParameterError if it is gone."""
+    """Return a stamp that is another once a file is written or replaced; ParameterError if gone."""
     try:
         found = os.stat(path)
     except OSError as error:

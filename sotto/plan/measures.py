@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The measures that a name's values feed, as the app records them.
 RECORDED = ("max", "min", "sum", "last")
-#: The name of which ``days`` are those on which the app ran at all.
+#: The name under which ``days`` counts the days on which the app ran at all.
 APP = "app"
 #: The value of ``furthest`` before the first step.
 NO_STEP = "none"

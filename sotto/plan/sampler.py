@@ -43,7 +43,7 @@ def sampler_document(plan: CompiledPlan) -> dict[str, Any]:
 
 
 def metric_document(metric: CompiledMetric) -> dict[str, Any]:
-    """Return that of one metric; amounts are in micro-epsilon, weakest level first."""
+    """Return the integers of one metric; amounts are in micro-epsilon, weakest level first."""
     mechanism = metric.mechanism
     document: dict[str, Any] = {
         "name": metric.name,
@@ -52,7 +52,7 @@ def metric_document(metric: CompiledMetric) -> dict[str, Any]:
         "chain": _integers(mechanism.chain),
     }
     if isinstance(mechanism, PermuteAndFlip):
-        # The item is selected by these; what follows are the weaker levels.
+        # The first draw selects an item by these integers; the others are for the weaker levels.
         document["chain"]["draws"][0] = {"accept": list(map(str, mechanism.table))}
     return document
 
