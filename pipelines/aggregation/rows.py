@@ -119,6 +119,8 @@ class Rows:
     @staticmethod
     def concat(parts: Sequence[Rows]) -> Rows:
         """Return the rows of all parts, in order: at least one, of one shard and period."""
+        if len(parts) == 1:
+            return parts[0]
         if not parts:
             raise ParameterError("concat needs at least one part")
         if len({(part.shard, part.period) for part in parts}) > 1:

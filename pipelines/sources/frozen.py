@@ -322,7 +322,7 @@ class FrozenLog:
         taken, self._ahead = records[:number], records[number:]
         if not number:
             return None
-        parts = [taken[taken["partition"] == each.number] for each in self._partitions]
+        parts = [taken.compress(taken["partition"] == each.number) for each in self._partitions]
         items = tuple(
             item
             for partition, records in zip(self._partitions, parts, strict=True)

@@ -74,7 +74,7 @@ class StoredStates:
     ) -> Taken:
         """Take rows, in any order, into a state, for the generation ``made``."""
         state, logs = self._read(period, part, stored)
-        rows = tuple(in_order(parts))
+        rows = tuple(joined(in_order(parts)))
         stepped = step_rows(state, rows)
         audited = totals(stepped.state)
         snapshot, kept = (None, []) if stored is None else (stored.snapshot, [*stored.logs])
