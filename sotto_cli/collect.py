@@ -79,7 +79,7 @@ def _serve(args: argparse.Namespace) -> None:
     from pipelines.collector.keys import AppKeys
     from pipelines.collector.limits import Limits
     from pipelines.collector.plans import PlanFiles
-    from pipelines.http.server import possible_connections, serve
+    from pipelines.http.server import listen, possible_connections, serve
 
     options.quiet_libraries()
     for origin in args.origin:
@@ -95,20 +95,20 @@ def _serve(args: argparse.Namespace) -> None:
     def ready(url: str) -> None:
         print(f"{url}/v1/reports", flush=True)
 
-    with closing(_store(args)) as store:
+    # Nothing is made where this refuses.
+    listening = listen(args.listen, args.port, behind_proxy=args.behind_proxy)
+    with listening, closing(_store(args)) as store:
         commits = GroupCommit(store, args.hold, options.warn)
         origins = args.origin or ("*",)
         app = application(commits, lambda: plans.known, keys, limits, origins, options.warn)
         serve(
             app,
-            args.listen,
-            args.port,
+            listening,
             limits.connections,
             ready,
             options.warn,
             HEADERS,
-            behind_proxy=args.behind_proxy,
-            reload=[each.reload for each in (keys, plans) if each is not None],
+            [each.reload for each in (keys, plans) if each is not None],
         )
 
 
