@@ -76,9 +76,8 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
         brings = f"; {install_hint('postgres')}" if lacks else ""
         raise failure(f"the database cannot be used: {first_line(error)}{brings}") from error
     name = parsed.database or ":memory:"
-    if parsed.get_backend_name() == "sqlite" and (
-        parsed.host or ":memory:" in name or parsed.query.get("mode") == "memory"
-    ):
+    nowhere = parsed.host or ":memory:" in name or parsed.query.get("mode") == "memory"
+    if nowhere and parsed.get_backend_name() == "sqlite":
         raise failure("results are kept in a file: name it after three slashes, as sqlite:///r.db")
     return parsed
 

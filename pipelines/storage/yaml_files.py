@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.document import yaml_reason
 
 T = TypeVar("T")
@@ -19,6 +19,14 @@ class YamlModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _note_keys(cls, found: Any, info: Any) -> Any:
+        """Note in the context, for the error, which keys there are in place of an unknown one."""
+        if isinstance(found, dict) and info.context is not None:
+            info.context.update({("keys", name): cls.model_fields for name in found})
+        return found
+
 
 def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
     """Return what a file says, as a type that pydantic validates.
@@ -28,41 +36,40 @@ def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
 
     Raises ParameterError, with all that is wrong and what is expected.
     """
+    context: dict[object, object] = {"folder": path.parent}
     try:
         found = yaml.safe_load(path.read_text("utf-8") + more)
-        document = empty if found is None else found
-        return TypeAdapter(kind).validate_python(document, context={"folder": path.parent})
+        return TypeAdapter(kind).validate_python(empty if found is None else found, context=context)
     except IsADirectoryError:
         raise ParameterError(f"{path} must be a file of YAML; got a folder: name a file") from None
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
-    except UnicodeDecodeError:
-        raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
     except ValidationError as error:
-        raise ParameterError("\n".join(f"{path}: {line}" for line in problems_of(error))) from None
-    except ValueError as error:
-        # A date that is none, such as 2026-13-01, which YAML makes as it reads.
-        raise ParameterError(f"{path} cannot be read as YAML: {error}") from None
+        said = problems_of(error, context)
+        raise ParameterError("\n".join(f"{path}: {each}" for each in said)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
 
 
-_SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a list, such as [a, b]"}
+_LIST = "a list of one or more, such as [a, b]"
+_SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": _LIST, "too_short": _LIST}
 
 
-def problems_of(error: ValidationError, whole: str = "the file") -> list[str]:
+def problems_of(error: ValidationError, context: Any = None, whole: str = "the file") -> list[str]:
     """Return a line a problem: where it is, and what is expected; ``whole``: a name of it all."""
     found: list[str] = []
     for each in error.errors(include_url=False):
+        kind, message = each["type"], each["msg"].removeprefix("Value error, ")
         place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
-        if each["type"] == "too_short" and any(f"{place}." in line for line in found):
+        if kind == "too_short" and any(f"{place}." in line for line in found):
             # Pydantic counts only values without a problem.
             continue
-        if each["type"] == "missing":
-            found.append(f"{place} is missing")
-        elif each["type"] == "extra_forbidden":
-            found.append(f"unknown key {place}")
-        elif each["type"] in _SHAPES:
-            found.append(f"{place or whole} must be {_SHAPES[each['type']]}")
-        else:
-            message = each["msg"].removeprefix("Value error, ")
-            found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)
+        message = f"{place}: {message[:1].lower()}{message[1:]}" if place else message
+        if kind == "missing":
+            message = f"{place} is missing"
+        elif kind == "extra_forbidden":
+            keys = (context or {}).get(("keys", each["loc"][-1]), ())
+            near = did_you_mean(str(each["loc"][-1]), keys) or f"; its keys are {', '.join(keys)}"
+            message = f"unknown key {place}{near if keys else ''}"
+        elif kind in _SHAPES:
+            message = f"{place or whole} must be {_SHAPES[kind]}"
+        found.append(message)
     return found

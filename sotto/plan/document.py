@@ -440,11 +440,14 @@ class PlanFile(_Model):
     metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 
-def yaml_reason(error: yaml.YAMLError) -> str:
+def yaml_reason(error: Exception) -> str:
     """Return what is wrong with a text of YAML, and where."""
-    mark = getattr(error, "problem_mark", None)
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-    return where + (getattr(error, "problem", None) or "not YAML")
+    # A date that is none, such as 2026-13-01, is a ValueError.
+    return where + (problem or ("not YAML" if isinstance(error, yaml.YAMLError) else str(error)))
 
 
 def read_plan(text: str) -> PlanFile:
@@ -455,10 +458,8 @@ def read_plan(text: str) -> PlanFile:
     """
     try:
         document = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PlanError(f"the plan cannot be read as YAML: {yaml_reason(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"the plan cannot be read as YAML: {error}") from None
     if not isinstance(document, dict):
         got = "nothing" if document is None else type(document).__name__
         keys = ", ".join(PlanFile.model_fields)
