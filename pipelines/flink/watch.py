@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import grpc
 from apache_beam.runners.runner import PipelineState
 
-from pipelines.flink import JOB_PREFIX
+from pipelines.flink import JOB_PREFIX, MAY_WAIT
 from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus, cause_of
 
 #: A worker's error, as Flink shows it, when the next records do not exist any more.
@@ -71,7 +71,8 @@ class ServedJob:
                 "asked itself"
             )
         ending = Ending.DONE if state == PipelineState.DONE else Ending.FAILED
-        return JobState(state.lower(), ending if PipelineState.is_terminal(state) else None)
+        text = state.lower() + (MAY_WAIT if state == PipelineState.RUNNING else "")
+        return JobState(text, ending if PipelineState.is_terminal(state) else None)
 
 
 class FlinkJob:

@@ -162,6 +162,7 @@ def test_a_job_server_that_is_away_ends_no_waiting():
     text, ending = ServedJob(Result()).look()
     assert ending is None
     assert "--flink" in text
-    assert ServedJob(SimpleNamespace(state="RUNNING")).look() == ("running", None)
+    text, ending = ServedJob(SimpleNamespace(state="RUNNING")).look()
+    assert (text.split("; ")[0], "free slots" in text, ending) == ("running", True, None)
     assert ServedJob(SimpleNamespace(state="DONE")).look() == ("done", Ending.DONE)
     assert ServedJob(SimpleNamespace(state="CANCELLED")).look() == ("cancelled", Ending.FAILED)
