@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
 
     listening = listen(args.listen, args.port, behind_proxy=args.behind_proxy)
     with listening, looking(job_watch), looking(watch):
-        serve(app, listening, Limits.connections, ready, options.warn, HEADERS)
+        serve(app, args.listen, listening, Limits.connections, ready, options.warn, HEADERS)
 
 
 def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:

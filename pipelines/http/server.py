@@ -87,6 +87,7 @@ def listen(host: str, port: int, *, behind_proxy: bool) -> socket.socket:
 
 def serve(
     app: FastAPI,
+    host: str,
     listening: socket.socket,
     connections: int,
     ready: Callable[[str], None],
@@ -101,6 +102,8 @@ def serve(
     Parameters
     ----------
     app : FastAPI
+    host : str
+        As :func:`listen` was given it; it stands in the URL.
     listening : socket
         As :func:`listen` makes it.
     connections : int
@@ -119,7 +122,6 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises what has ended it once more, when all is answered.
         signal.signal(number, _end)
-    host, port = listening.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
     started = False
 
@@ -128,7 +130,7 @@ def serve(
         if not started:
             started = True
             asyncio.get_running_loop().set_exception_handler(_warning(warn))
-            ready(f"http://{name}:{port}")
+            ready(f"http://{name}:{listening.getsockname()[1]}")
         for each in reload:
             with suppress(OSError):
                 await asyncio.to_thread(each)

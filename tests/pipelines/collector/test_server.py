@@ -315,7 +315,8 @@ GroupCommit.write = noted
 
 
 def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
-    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
+    with LiveCollector(tmp_path, "--listen", "localhost", prelude=NO_MIDNIGHT) as collector:
+        assert collector.url == f"http://localhost:{collector.port}"
         assert collector.post(body()) == 204
         (segment,) = collector.log.rglob("*.seg")
         # In the middle of the next record.
