@@ -22,9 +22,9 @@ class YamlModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _note_keys(cls, found: Any, info: Any) -> Any:
-        """Note in the context, for the error, which keys there are in place of an unknown one."""
-        if isinstance(found, dict) and info.context is not None:
-            info.context.update({("keys", name): cls.model_fields for name in found})
+        """Note in the context which keys a mapping of the file can have."""
+        if info.context is not None:
+            info.context[id(found)] = tuple(cls.model_fields)
         return found
 
 
@@ -36,40 +36,57 @@ def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
 
     Raises ParameterError, with all that is wrong and what is expected.
     """
-    context: dict[object, object] = {"folder": path.parent}
+    context: dict[object, Any] = {"folder": path.parent}
     try:
         found = yaml.safe_load(path.read_text("utf-8") + more)
-        return TypeAdapter(kind).validate_python(empty if found is None else found, context=context)
+        context["document"] = empty if found is None else found
+        return TypeAdapter(kind).validate_python(context["document"], context=context)
     except IsADirectoryError:
         raise ParameterError(f"{path} must be a file of YAML; got a folder: name a file") from None
     except ValidationError as error:
-        said = problems_of(error, context)
-        raise ParameterError("\n".join(f"{path}: {each}" for each in said)) from None
+        lines = problems_of(error, context)
+        raise ParameterError("\n".join(f"{path}: {line}" for line in lines)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
 
 
-_LIST = "a list of one or more, such as [a, b]"
-_SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": _LIST, "too_short": _LIST}
+_SHAPES = {
+    "model_type": "a mapping, such as {key: value}",
+    "tuple_type": "a list, such as [a, b]",
+    "too_short": "a list of one or more, such as [a, b]",
+}
 
 
 def problems_of(error: ValidationError, context: Any = None, whole: str = "the file") -> list[str]:
-    """Return a line a problem: where it is, and what is expected; ``whole``: a name of it all."""
+    """Return a line a problem: where it is, and what is expected.
+
+    ``context``: the document and what was noted of it, if it was read by :func:`read_yaml`;
+    ``whole``: a name of it all.
+    """
     found: list[str] = []
     for each in error.errors(include_url=False):
-        kind, message = each["type"], each["msg"].removeprefix("Value error, ")
+        kind = each["type"]
         place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
         if kind == "too_short" and any(f"{place}." in line for line in found):
             # Pydantic counts only values without a problem.
             continue
-        message = f"{place}: {message[:1].lower()}{message[1:]}" if place else message
         if kind == "missing":
-            message = f"{place} is missing"
+            found.append(f"{place} is missing")
         elif kind == "extra_forbidden":
-            keys = (context or {}).get(("keys", each["loc"][-1]), ())
-            near = did_you_mean(str(each["loc"][-1]), keys) or f"; its keys are {', '.join(keys)}"
-            message = f"unknown key {place}{near if keys else ''}"
+            known = _known_keys(each["loc"], context) if context else ""
+            found.append(f"unknown key {place}{known}")
         elif kind in _SHAPES:
-            message = f"{place or whole} must be {_SHAPES[kind]}"
-        found.append(message)
+            found.append(f"{place or whole} must be {_SHAPES[kind]}")
+        else:
+            message = each["msg"].removeprefix("Value error, ")
+            found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)
     return found
+
+
+def _known_keys(place: tuple[int | str, ...], context: dict[object, Any]) -> str:
+    """Return what to say of an unknown key: the nearest one of its mapping, or all."""
+    mapping = context["document"]
+    for part in place[:-1]:
+        mapping = mapping[part]
+    keys = context[id(mapping)]
+    return did_you_mean(place[-1], keys) or f"; its keys are {', '.join(keys)}"

@@ -444,10 +444,12 @@ def yaml_reason(error: Exception) -> str:
     """Return what is wrong with a text of YAML, and where."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if not isinstance(error, yaml.YAMLError):
+        # Such as a date that is none, 2026-13-01, which YAML makes as it reads.
+        return str(error)
+    mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-    # A date that is none, such as 2026-13-01, is a ValueError.
-    return where + (problem or ("not YAML" if isinstance(error, yaml.YAMLError) else str(error)))
+    return where + (getattr(error, "problem", None) or "not YAML")
 
 
 def read_plan(text: str) -> PlanFile:
