@@ -66,11 +66,12 @@ def _files(out: Path, names: list[str], format: str) -> dict[Path, View]:
     from pipelines.results.views import VIEWS
 
     views = {view.name: view for view in VIEWS}
-    for table in names:
-        if table not in views:
-            raise ParameterError(f"--table must be one of {', '.join(views)}; got {table!r}")
-    if len(names) != 1:
-        if out.is_file() or (out.suffix.removeprefix(".") in FORMATS and not out.is_dir()):
+    for name in names:
+        if name not in views:
+            raise ParameterError(f"--table must be one of {', '.join(views)}; got {name!r}")
+    if len(set(names)) != 1:
+        file = str(out) == "-" or out.suffix[1:].lower() in (*FORMATS, "xls", "xlsx")
+        if out.is_file() or (file and not out.is_dir()):
             raise ParameterError(f"--out {out} names a file: give a folder, or one --table")
         return {out / f"{name}.{format}": views[name] for name in names or views}
     path = out / f"{names[0]}.{format}" if out.is_dir() else out
