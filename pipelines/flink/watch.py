@@ -56,10 +56,14 @@ class SubmittedJob(Protocol):
 
 
 class ServedJob:
-    """A job known to the job server that took it; ``result`` is Beam's."""
+    """A job known to the job server that took it; ``result`` is Beam's.
 
-    def __init__(self, result: Any) -> None:
+    ``flink``: whether the engine is Flink, or may be.
+    """
+
+    def __init__(self, result: Any, *, flink: bool) -> None:
         self._result = result
+        self._flink = flink
 
     def look(self) -> JobState:
         """Return what the job server says; what it has not said the job may go on without."""
@@ -71,7 +75,8 @@ class ServedJob:
                 "asked itself"
             )
         ending = Ending.DONE if state == PipelineState.DONE else Ending.FAILED
-        text = state.lower() + (MAY_WAIT if state == PipelineState.RUNNING else "")
+        hint = MAY_WAIT if self._flink and state == PipelineState.RUNNING else ""
+        text = state.lower() + hint
         return JobState(text, ending if PipelineState.is_terminal(state) else None)
 
 
