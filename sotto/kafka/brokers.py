@@ -248,7 +248,7 @@ def require_client() -> None:
         if int(kafka.__version__.split(".")[0]) < OLDEST_CLIENT:
             fault = f"{kafka.__version__} is older than {OLDEST_CLIENT}"
     except ModuleNotFoundError as error:
-        fault = f"lacks {error.name} (PyInstaller takes it along with --collect-data kafka)"
+        fault = f"lacks {error.name} (PyInstaller needs --collect-data kafka to pack it)"
         if error.name == "kafka":
             fault = "is not installed"
     if fault:

@@ -272,7 +272,7 @@ def test_too_much_in_flight_waits_and_then_fails(monkeypatch, publisher):
 @pytest.mark.parametrize("module", ["kafka", "kafka.protocol.schemas"])
 def test_the_sdk_does_not_import_kafka_and_its_absence_is_told(module):
     """An app that PyInstaller packed can have kafka-python without its schemas."""
-    fault = f"lacks {module} (PyInstaller takes it along with --collect-data kafka)"
+    fault = f"lacks {module} (PyInstaller needs --collect-data kafka to pack it)"
     if module == "kafka":
         fault = "is not installed"
     script = (
