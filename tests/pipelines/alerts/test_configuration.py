@@ -40,6 +40,7 @@ def test_what_is_written_is_read(tmp_path):
     [
         ("[]", "the file must be a mapping"),
         ("a: [", "cannot be read as YAML: line 1"),
+        pytest.param("[" * 9999, "cannot be read as YAML: maximum recursion", id="deep"),
         ("false_alarms_per_year: 0", "false_alarms_per_year: input should be greater than 0"),
         ("metrics: []", "metrics must be a list of one or more"),
         ("holidays: a", "holidays must be a list, such as"),

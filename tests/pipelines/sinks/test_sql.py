@@ -170,7 +170,7 @@ def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
 
 
 def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
-    for url in ("sqlite://", "sqlite://./results.db", "sqlite://results.db"):
+    for url in ("sqlite://", "sqlite:///r.db?mode=memory", "sqlite://./r.db", "sqlite://r.db"):
         with pytest.raises(AggregationError, match="name it after three slashes"):
             Results(url)
     with (
