@@ -194,9 +194,10 @@ def _publish(args: argparse.Namespace) -> Sequence[Publish]:
     from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic
     from sotto.kafka.topics import SinkTopic
 
+    kinds = ((args.publish, EstimatesTopic), (args.publish_quarantine, QuarantineTopic))
+    topics = [(kind, SinkTopic.parse(name)) for name, kind in kinds if name]
     args.broker = args.publish_broker or args.broker
     if args.broker is None and args.kafka is None:
         raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
     broker = options.broker_of(args)
-    kinds = ((args.publish, EstimatesTopic), (args.publish_quarantine, QuarantineTopic))
-    return [kind(broker, SinkTopic.parse(name)) for name, kind in kinds if name]
+    return [kind(broker, topic) for kind, topic in topics]

@@ -33,6 +33,8 @@ from sotto.errors import ParameterError
 from sotto_cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pipelines.collector.stores import MessageStore
 
 
@@ -79,7 +81,7 @@ def _serve(args: argparse.Namespace) -> None:
     from pipelines.collector.keys import AppKeys
     from pipelines.collector.limits import Limits
     from pipelines.collector.plans import PlanFiles
-    from pipelines.http.server import possible_connections, serve
+    from pipelines.http.server import listen, possible_connections, serve
 
     options.quiet_libraries()
     for origin in args.origin:
@@ -95,28 +97,31 @@ def _serve(args: argparse.Namespace) -> None:
     def ready(url: str) -> None:
         print(f"{url}/v1/reports", flush=True)
 
-    with closing(_store(args)) as store:
+    open_store = _store(args)
+    # No log is made if this refuses.
+    listening = listen(args.listen, args.port, behind_proxy=args.behind_proxy)
+    with listening, closing(open_store()) as store:
         commits = GroupCommit(store, args.hold, options.warn)
         origins = args.origin or ("*",)
         app = application(commits, lambda: plans.known, keys, limits, origins, options.warn)
         serve(
             app,
             args.listen,
-            args.port,
+            listening,
             limits.connections,
             ready,
             options.warn,
             HEADERS,
-            behind_proxy=args.behind_proxy,
-            reload=[each.reload for each in (keys, plans) if each is not None],
+            [each.reload for each in (keys, plans) if each is not None],
         )
 
 
-def _store(args: argparse.Namespace) -> MessageStore:
+def _store(args: argparse.Namespace) -> Callable[[], MessageStore]:
+    """Return what opens the store that the options name."""
     from pipelines.collector.stores import KafkaStore, LogStore
 
     if args.log is not None:
-        return LogStore(args.log, args.name, warn=options.warn)
+        return partial(LogStore, args.log, args.name, warn=options.warn)
     if args.kafka is None and args.broker is None:
         raise ParameterError("--log, --kafka or --broker must say where reports go")
-    return KafkaStore(options.broker_of(args), options.topics_of(args.topic)[0])
+    return partial(KafkaStore, options.broker_of(args), options.topics_of(args.topic)[0])

@@ -40,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(plan=())
     add = partial(options.add, parser)
     options.add_format(parser, *FORMATS)
-    add("--out PATH", "the folder, or with --table the file", required=True, type=Path)
-    add("--table NAME", "only this view, such as shares; see docs/reference/tables.md")
+    add("--out PATH", "the folder, or with one --table the file", required=True, type=Path)
+    which = "only this view, such as shares; again for another; see docs/reference/tables.md"
+    add("--table NAME", which, [], action="append")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -60,18 +61,20 @@ def run(args: argparse.Namespace) -> None:
     print("\n".join(aligned(cells, [False, True, False])))
 
 
-def _files(out: Path, table: str | None, format: str) -> dict[Path, View]:
+def _files(out: Path, names: list[str], format: str) -> dict[Path, View]:
     """Return the files to write, each with its view."""
     from pipelines.results.views import VIEWS
 
     views = {view.name: view for view in VIEWS}
-    if table is None:
-        if out.is_file() or (out.suffix.removeprefix(".") in FORMATS and not out.is_dir()):
-            raise ParameterError(f"--out {out} names a file: give a folder, or --table")
-        return {out / f"{name}.{format}": view for name, view in views.items()}
-    if table not in views:
-        raise ParameterError(f"--table must be one of {', '.join(views)}; got {table!r}")
-    path = out / f"{table}.{format}" if out.is_dir() else out
+    for name in names:
+        if name not in views:
+            raise ParameterError(f"--table must be one of {', '.join(views)}; got {name!r}")
+    if len(set(names)) != 1:
+        file = str(out) == "-" or out.suffix[1:].lower() in (*FORMATS, "xls", "xlsx")
+        if out.is_file() or (file and not out.is_dir()):
+            raise ParameterError(f"--out {out} names a file: give a folder, or one --table")
+        return {out / f"{name}.{format}": views[name] for name in names or views}
+    path = out / f"{names[0]}.{format}" if out.is_dir() else out
     if str(out) == "-" or path.suffix.removeprefix(".") in {*FORMATS, "xls", "xlsx"} - {format}:
         raise ParameterError(f"--out {out} would be {format}: name it *.{format}, or give --format")
-    return {path: views[table]}
+    return {path: views[names[0]]}

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from sotto.errors import ParameterError
 from sotto_cli import options
 
 
@@ -30,5 +31,7 @@ def run(args: argparse.Namespace) -> None:
     from pipelines.web.rendering import write_static_file
 
     options.quiet_libraries()
+    if args.out.suffix.lower() in (".pdf", ".docx", ".md", ".txt", ".csv", ".json"):
+        raise ParameterError(f"--out {args.out} would be HTML: name it *.html")
     write_static_file(options.reader_of(args), args.out, args.state, public=args.public)
     print(args.out)

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from pipelines.collector.limits import Limits
-    from pipelines.http.server import serve
+    from pipelines.http.server import listen, serve
     from pipelines.results.api import create_router
     from pipelines.results.notes import Notes
     from pipelines.web import charts
@@ -108,17 +108,9 @@ def run(args: argparse.Namespace) -> None:
         if made:
             print(f"token: {access.token}", flush=True)
 
-    with looking(job_watch), looking(watch):
-        serve(
-            app,
-            args.listen,
-            args.port,
-            Limits.connections,
-            ready,
-            options.warn,
-            HEADERS,
-            behind_proxy=args.behind_proxy,
-        )
+    listening = listen(args.listen, args.port, behind_proxy=args.behind_proxy)
+    with listening, looking(job_watch), looking(watch):
+        serve(app, args.listen, listening, Limits.connections, ready, options.warn, HEADERS)
 
 
 def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:

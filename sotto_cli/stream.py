@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options.quiet_libraries()
+    from pipelines.beam.runners import Runner
     from pipelines.beam.submission import JobFolder, submit
     from pipelines.flink.watch import FlinkJob, ServedJob
 
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
             idle_ms=args.idle,
             until_end=args.until_end,
         )
-        where, job = "", ServedJob(result)
+        where, job = "", ServedJob(result, flink=Runner(tuple(args.beam)).flink)
         if flink is not None:
             where = ", which Flink has not begun yet"
             if flink.wait_until_begun(folder.job(), options.say):

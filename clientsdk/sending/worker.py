@@ -93,8 +93,8 @@ class Worker(lifecycle.Forkable):
         lifecycle.attend_exit()
         # There is no lock, which an interrupt could leave held: if two threads are started at once,
         # the one that was not noted last ends at once.
-        self._thread = thread = threading.Thread(target=self._run, name=NAME, daemon=True)
         try:
+            self._thread = thread = threading.Thread(target=self._run, name=NAME, daemon=True)
             thread.start()
         except RuntimeError:
             diagnostics.warn("thread", "no thread can be started to send: what is recorded is kept")

@@ -31,6 +31,7 @@ from apache_beam.runners.portability import job_server
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
+from pipelines.flink import MAY_WAIT
 from sotto.errors import AggregationError, ParameterError
 
 _EMBEDDED = "fnapi"
@@ -147,8 +148,7 @@ class Runner:
         while not self.embedded:
             state = result.state
             if state != before:
-                slots = "; the engine's page shows whether tasks wait for free slots"
-                hint = slots if self.flink and state == PipelineState.RUNNING else ""
+                hint = MAY_WAIT if self.flink and state == PipelineState.RUNNING else ""
                 self.report(f"{state.lower()} after {time.monotonic() - began:.0f} s{hint}")
                 before = state
             if PipelineState.is_terminal(state):

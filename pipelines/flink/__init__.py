@@ -4,3 +4,5 @@
 JOB_PREFIX = "sotto-"
 #: The name of the gauge by which the reading stage reports its process's memory.
 WORKER_BYTES = "worker_bytes"
+#: Said of a job that runs, where the engine itself is not asked.
+MAY_WAIT = "; the engine's page shows whether tasks wait for free slots"

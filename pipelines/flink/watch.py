@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import grpc
 from apache_beam.runners.runner import PipelineState
 
-from pipelines.flink import JOB_PREFIX
+from pipelines.flink import JOB_PREFIX, MAY_WAIT
 from pipelines.flink.rest import ENDED, FlinkError, JobManager, JobStatus, cause_of
 
 #: The error of a worker, as Flink shows it, if the next records do not exist any more.
@@ -57,10 +57,14 @@ class SubmittedJob(Protocol):
 
 
 class ServedJob:
-    """A job known to the job server that took it; ``result`` is Beam's."""
+    """A job known to the job server that took it; ``result`` is Beam's.
 
-    def __init__(self, result: Any) -> None:
+    ``flink``: whether the engine is Flink, or may be.
+    """
+
+    def __init__(self, result: Any, *, flink: bool) -> None:
         self._result = result
+        self._flink = flink
 
     def look(self) -> JobState:
         """Return the state that the job server says; if it does not answer, the job may go on."""
@@ -72,7 +76,9 @@ class ServedJob:
                 "asked itself"
             )
         ending = Ending.DONE if state == PipelineState.DONE else Ending.FAILED
-        return JobState(state.lower(), ending if PipelineState.is_terminal(state) else None)
+        hint = MAY_WAIT if self._flink and state == PipelineState.RUNNING else ""
+        text = state.lower() + hint
+        return JobState(text, ending if PipelineState.is_terminal(state) else None)
 
 
 class FlinkJob:

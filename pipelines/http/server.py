@@ -70,16 +70,32 @@ class HeadFilter:
         await self._app({**scope, "client": None, "headers": kept}, receive, send)
 
 
+def listen(host: str, port: int, *, behind_proxy: bool) -> socket.socket:
+    """Return a socket that listens there; 0 is any port that is free.
+
+    Raises ParameterError if it cannot, or shows to the network what a proxy does not encrypt.
+    """
+    if not behind_proxy and not is_loopback(host):
+        raise ParameterError(
+            f"--listen expects an address of this machine alone, such as 127.0.0.1; got {host}; if "
+            "a proxy ends TLS, and only that reaches the address, give --behind-proxy"
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = str(error.strerror or error).partition(" (")[0]
+        raise ParameterError(f"--listen {host} --port {port}: {why}") from None
+
+
 def serve(
     app: FastAPI,
     host: str,
-    port: int,
+    listening: socket.socket,
     connections: int,
     ready: Callable[[str], None],
     warn: Callable[[str], None],
     headers: frozenset[bytes],
-    *,
-    behind_proxy: bool = False,
     reload: Sequence[Callable[[], None]] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests that were taken are answered first.
@@ -90,8 +106,9 @@ def serve(
     ----------
     app : FastAPI
     host : str
-    port : int
-        0 for any that is free.
+        As :func:`listen` was given it; it stands in the URL.
+    listening : socket
+        As :func:`listen` makes it.
     connections : int
         Open at one time, if the limit of open files allows; further ones are answered with 503.
     ready : callable
@@ -99,22 +116,9 @@ def serve(
     warn : callable
     headers : frozenset of bytes
         Names in lower case of all header fields that the application is given.
-    behind_proxy : bool
-        Whether a proxy ends TLS: without one the host must be the machine's own.
     reload : sequence of callable
         Called every few seconds, in a thread.
-
-    Raises
-    ------
-    ParameterError
-        The address cannot be listened on, or shows what is sent to the network.
     """
-    if not behind_proxy and not is_loopback(host):
-        raise ParameterError(
-            f"--listen expects an address of this machine alone, such as 127.0.0.1; got {host}; if "
-            "a proxy ends TLS, and only that reaches the address, give --behind-proxy"
-        )
-    listening = _bind(host, port)
     for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
         # Their lines about a request may hold parts of it.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -180,16 +184,6 @@ def _warning(
                 warn(f"an error in the server ({what})")
 
     return report
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; ParameterError if none can."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        why = str(error.strerror or error).partition(" (")[0]
-        raise ParameterError(f"--listen {host} --port {port}: {why}") from None
 
 
 def possible_connections(most: int) -> int:

@@ -332,7 +332,7 @@ def _add_notes(router: APIRouter, notes: Notes, *, public: bool) -> None:
             note = TimeNote.model_validate_json(await body_of(request, NOTE_BYTES))
             await run_in_threadpool(notes.add, note)
         except ValidationError as error:
-            raise HTTPException(422, "; ".join(problems_of(error, "the note"))) from None
+            raise HTTPException(422, "; ".join(problems_of(error, whole="the note"))) from None
         except ParameterError as error:
             raise HTTPException(409, str(error)) from None
         return Response(note.model_dump_json(), 201, media_type="application/json")

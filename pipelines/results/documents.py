@@ -373,7 +373,7 @@ class HealthDocument(Document):
         return {Health: [row]}
 
 
-_DOCUMENT: TypeAdapter[Any] = TypeAdapter(
+_DOCUMENT: TypeAdapter[Document] = TypeAdapter(
     Annotated[
         WindowDocument | PeriodDocument | RejectsDocument | HealthDocument,
         Field(discriminator="kind"),
@@ -407,10 +407,9 @@ def parse(key: bytes | None, value: bytes | None) -> Document:
 
 def _parsed(value: bytes) -> Document:
     try:
-        document: Document = _DOCUMENT.validate_json(value)
+        return _DOCUMENT.validate_json(value)
     except ValidationError as error:
         raise FormatError(f"no document of schema {SCHEMA}: {_reason(error)}") from None
-    return document
 
 
 def _reason(error: ValidationError) -> str:

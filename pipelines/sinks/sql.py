@@ -76,10 +76,9 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
         brings = f"; {install_hint('postgres')}" if lacks else ""
         raise failure(f"the database cannot be used: {first_line(error)}{brings}") from error
     name = parsed.database or ":memory:"
-    if parsed.get_backend_name() == "sqlite" and (
-        ":memory:" in name or parsed.query.get("mode") == "memory"
-    ):
-        raise failure("results are not kept in memory: name a file, as sqlite:///results.db does")
+    nowhere = parsed.host or ":memory:" in name or parsed.query.get("mode") == "memory"
+    if nowhere and parsed.get_backend_name() == "sqlite":
+        raise failure("results are kept in a file: name it after three slashes, as sqlite:///r.db")
     return parsed
 
 

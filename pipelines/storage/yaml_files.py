@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.document import yaml_reason
 
 T = TypeVar("T")
@@ -19,6 +19,14 @@ class YamlModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _note_keys(cls, found: Any, info: Any) -> Any:
+        """Note in the context which keys a mapping of the file can have."""
+        if info.context is not None:
+            info.context[id(found)] = tuple(cls.model_fields)
+        return found
+
 
 def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
     """Return the content of a file, as a type that pydantic validates.
@@ -28,44 +36,57 @@ def read_yaml(path: Path, kind: type[T], empty: object, more: str = "") -> T:
 
     Raises ParameterError, with all that is wrong and what is expected.
     """
+    context: dict[object, Any] = {"folder": path.parent}
     try:
         found = yaml.safe_load(path.read_text("utf-8") + more)
-        document = empty if found is None else found
-        return TypeAdapter(kind).validate_python(document, context={"folder": path.parent})
+        context["document"] = empty if found is None else found
+        return TypeAdapter(kind).validate_python(context["document"], context=context)
     except IsADirectoryError:
         raise ParameterError(f"{path} must be a file of YAML; got a folder: name a file") from None
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
-    except UnicodeDecodeError:
-        raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
     except ValidationError as error:
-        raise ParameterError("\n".join(f"{path}: {line}" for line in problems_of(error))) from None
-    except ValueError as error:
-        # YAML makes dates while it reads, and fails at one such as 2026-13-01.
-        raise ParameterError(f"{path} cannot be read as YAML: {error}") from None
+        lines = problems_of(error, context)
+        raise ParameterError("\n".join(f"{path}: {line}" for line in lines)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
 
 
-_SHAPES = {"model_type": "a mapping, such as {key: value}", "tuple_type": "a list, such as [a, b]"}
+_SHAPES = {
+    "model_type": "a mapping, such as {key: value}",
+    "tuple_type": "a list, such as [a, b]",
+    "too_short": "a list of one or more, such as [a, b]",
+}
 
 
-def problems_of(error: ValidationError, whole: str = "the file") -> list[str]:
+def problems_of(error: ValidationError, context: Any = None, whole: str = "the file") -> list[str]:
     """Return a line for each problem: its place, and what is expected.
 
+    ``context``: the document and what was noted of it, if it was read by :func:`read_yaml`.
     ``whole``: the name of the whole document, for a problem that has no place within it.
     """
     found: list[str] = []
     for each in error.errors(include_url=False):
+        kind = each["type"]
         place = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in each["loc"])
-        if each["type"] == "too_short" and any(f"{place}." in line for line in found):
+        if kind == "too_short" and any(f"{place}." in line for line in found):
             # Pydantic counts only sound values, so a list with a problem may seem too short.
             continue
-        if each["type"] == "missing":
+        if kind == "missing":
             found.append(f"{place} is missing")
-        elif each["type"] == "extra_forbidden":
-            found.append(f"unknown key {place}")
-        elif each["type"] in _SHAPES:
-            found.append(f"{place or whole} must be {_SHAPES[each['type']]}")
+        elif kind == "extra_forbidden":
+            known = _known_keys(each["loc"], context) if context else ""
+            found.append(f"unknown key {place}{known}")
+        elif kind in _SHAPES:
+            found.append(f"{place or whole} must be {_SHAPES[kind]}")
         else:
             message = each["msg"].removeprefix("Value error, ")
             found.append(f"{place}: {message[:1].lower()}{message[1:]}" if place else message)
     return found
+
+
+def _known_keys(place: tuple[int | str, ...], context: dict[object, Any]) -> str:
+    """Return what to say of an unknown key: the nearest one of its mapping, or all."""
+    mapping = context["document"]
+    for part in place[:-1]:
+        mapping = mapping[part]
+    keys = context[id(mapping)]
+    return did_you_mean(place[-1], keys) or f"; its keys are {', '.join(keys)}"

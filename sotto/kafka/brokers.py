@@ -241,18 +241,18 @@ def require_client() -> None:
 
     It logs no message from then on.
     """
-    brings = install_hint("kafka")
+    fault = ""
     try:
         import kafka
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"kafka-python is not installed: {brings}", name="kafka"
-        ) from None
-    if int(kafka.__version__.split(".")[0]) < OLDEST_CLIENT:
-        raise ModuleNotFoundError(
-            f"kafka-python {kafka.__version__} is older than {OLDEST_CLIENT}: {brings}",
-            name="kafka",
-        )
+
+        if int(kafka.__version__.split(".")[0]) < OLDEST_CLIENT:
+            fault = f"{kafka.__version__} is older than {OLDEST_CLIENT}"
+    except ModuleNotFoundError as error:
+        fault = f"lacks {error.name} (PyInstaller needs --collect-data kafka to pack it)"
+        if error.name == "kafka":
+            fault = "is not installed"
+    if fault:
+        raise ModuleNotFoundError(f"kafka-python {fault}: {install_hint('kafka')}", name="kafka")
     restrain()
 
 

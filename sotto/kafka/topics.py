@@ -172,8 +172,10 @@ class SinkTopic:
         """Return the topic of this full name; raises ParameterError if it is none."""
         name, dash, kind = text.rpartition("-")
         if not dash or kind not in KINDS:
+            # A database's URL, given in its place, can hold a password.
+            shown = re.sub("//.*@", "//...@", text)
             raise ParameterError(
-                f"topic {text!r} must be the name of the reports' topics followed by "
+                f"topic {shown!r} must be the name of the reports' topics followed by "
                 f"{', '.join('-' + kind for kind in KINDS)}, such as 'reports-estimates'; "
                 "sotto topics create --sinks makes them"
             )

@@ -440,8 +440,13 @@ class PlanFile(_Model):
     metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 
-def yaml_reason(error: yaml.YAMLError) -> str:
+def yaml_reason(error: Exception) -> str:
     """Return what is wrong with a text of YAML, and where."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    if not isinstance(error, yaml.YAMLError):
+        # Such as a date that is none, 2026-13-01, which YAML makes as it reads.
+        return str(error)
     mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
     return where + (getattr(error, "problem", None) or "not YAML")
@@ -455,10 +460,8 @@ def read_plan(text: str) -> PlanFile:
     """
     try:
         document = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PlanError(f"the plan cannot be read as YAML: {yaml_reason(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"the plan cannot be read as YAML: {error}") from None
     if not isinstance(document, dict):
         got = "nothing" if document is None else type(document).__name__
         keys = ", ".join(PlanFile.model_fields)

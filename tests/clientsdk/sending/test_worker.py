@@ -311,13 +311,15 @@ def test_a_publisher_may_record_flush_and_close():
     client._worker._thread.join(PATIENCE)
 
 
-def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
+@pytest.mark.parametrize("refused", ["start", "__init__"])
+def test_without_a_thread_to_be_had_values_are_kept(refused, path, monkeypatch, caplog):
+    """Subinterpreters refuse to make a daemon thread, a full machine to start one."""
     publisher = Noting()
     client = device(publisher, state=path)
 
     with monkeypatch.context() as patch:
         failing = Mock(side_effect=RuntimeError("can't start new thread"))
-        patch.setattr(threading.Thread, "start", failing)
+        patch.setattr(threading.Thread, refused, failing)
         assert {client.record("colour", "a") for _ in range(3)} == {Outcome.ACCEPTED}
         assert "time was up" in str(client.flush(timeout=0.01).error)
     assert caplog.messages == ["no thread can be started to send: what is recorded is kept"]

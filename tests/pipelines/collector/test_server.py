@@ -315,7 +315,8 @@ GroupCommit.write = noted
 
 
 def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
-    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
+    with LiveCollector(tmp_path, "--listen", "localhost", prelude=NO_MIDNIGHT) as collector:
+        assert collector.url == f"http://localhost:{collector.port}"
         assert collector.post(body()) == 204
         (segment,) = collector.log.rglob("*.seg")
         # In the middle of the next record.
@@ -398,6 +399,7 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
     assert failed(*log, "--port", str(collector.port)) == (
         f"sotto: error: --listen 127.0.0.1 --port {collector.port}: Address already in use\n"
     )
-    held = failed("--log", str(collector.log))
+    held = failed("--log", str(collector.log), "--port", "0")
     assert held == "sotto: error: partition 'collector' is in use: give another name\n"
     assert "give --behind-proxy" in failed(*log, "--listen", "0.0.0.0")
+    assert not (tmp_path / "log").exists()

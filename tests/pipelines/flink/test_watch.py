@@ -159,9 +159,15 @@ def test_a_job_server_that_is_away_ends_no_waiting():
         def state(self) -> str:
             raise grpc.RpcError
 
-    text, ending = ServedJob(Result()).look()
+    text, ending = ServedJob(Result(), flink=True).look()
     assert ending is None
     assert "--flink" in text
-    assert ServedJob(SimpleNamespace(state="RUNNING")).look() == ("running", None)
-    assert ServedJob(SimpleNamespace(state="DONE")).look() == ("done", Ending.DONE)
-    assert ServedJob(SimpleNamespace(state="CANCELLED")).look() == ("cancelled", Ending.FAILED)
+    hint = "; the engine's page shows whether tasks wait for free slots"
+    for state, flink, *expected in (
+        ("RUNNING", True, f"running{hint}", None),
+        ("RUNNING", False, "running", None),
+        ("STARTING", True, "starting", None),
+        ("DONE", True, "done", Ending.DONE),
+        ("CANCELLED", True, "cancelled", Ending.FAILED),
+    ):
+        assert [*ServedJob(SimpleNamespace(state=state), flink=flink).look()] == expected

@@ -83,9 +83,10 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
     capsys.readouterr()
     assert main(["estimates", "--state", str(state), "--format", "csv"]) == 0
     printed = capsys.readouterr().out
-    out = state / "shares.csv"
-    arguments = ["export", "--state", str(state), "--table", "shares", "--format", "csv"]
-    assert main([*arguments, "--out", str(out)]) == 0
+    out = state / "two" / "shares.csv"
+    arguments = ["export", "--state", str(state), "--table", "shares", "--table", "means"]
+    assert main([*arguments, "--format", "csv", "--out", str(out.parent)]) == 0
+    assert {each.name for each in out.parent.iterdir()} == {"means.csv", out.name}
     url = f"sqlite:///{state / 'results.db'}"
     answered = ask(app_of(url), "/api/v1/estimates?format=csv").text
     for text in (printed, out.read_bytes().decode(), answered):
@@ -112,7 +113,7 @@ def test_duckdb_reads_what_is_exported(state: Path) -> None:
             ["--state", ".", "--table", "shares", "--out", "pipe"],
             "must be a file; got a folder, device",
         ),
-        (["--state", ".", "--out", "results.db"], "names a file: give a folder, or --table"),
+        (["--state", ".", "--out", "results.db"], "names a file: give a folder, or one --table"),
         (["--database", "sqlite:///results.db", "--out", "results.db/x"], "results.db"),
     ],
 )
