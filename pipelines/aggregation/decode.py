@@ -7,8 +7,8 @@ only afterwards would still take them.
 The state of a budget period is cut into parts by the shards of its pseudonyms. A part costs a run
 nearly the same for one report as for a thousand, so few reports over many periods want few parts.
 Parts also bound what is in memory at once and what workers do side by side, so many chains want
-many. A period gets its number of parts when its first reports come, from the size of the run and
-the chains of earlier periods, and keeps it for ever.
+many. A period gets its number of parts when its first reports come, from the most reports that the
+run takes of one period and from the chains of other periods, and keeps it for ever.
 """
 
 from __future__ import annotations

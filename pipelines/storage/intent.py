@@ -58,9 +58,10 @@ class Intent:
     forget: tuple[str, ...] = ()
     #: The last budget period of which these may be; None where none are forgotten.
     last_period: int | None = None
-    #: Reports that are taken of the budget period in which most were appended, at most. It decides
-    #: into how many parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports
-    #: come for the first time.
+    #: A number that is not less than the reports taken of any one budget period, by append time: a
+    #: run's most, all of a requeue, and all of a run of release 0.4.0. It decides into how many
+    #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
+    #: first time.
     reports: int = 0
     #: The time, ms, up to which the log is known then: ``clock``, or where nothing is left of the
     #: log, when the run began. Windows are complete by it. Release 0.4.0 wrote none.
