@@ -8,7 +8,8 @@ The state of a budget period is cut into parts by the shards of its pseudonyms. 
 nearly the same for one report as for a thousand, so few parts are best for few reports over many
 periods. Parts also bound how much is in memory at once, and are what workers count in parallel, so
 many are best for many chains. The number of parts of a period is decided when its first reports
-come, from the size of the run and the chains of earlier periods, and never changes.
+come, from the most reports that the run takes of one period and from the chains of other periods,
+and never changes.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ class Intent:
     forget: tuple[str, ...] = ()
     #: The last budget period in which these may have reports; None if none are forgotten.
     last_period: int | None = None
-    #: The most reports that were appended within one budget period, of those taken. It decides into
-    #: how many parts (:mod:`pipelines.aggregation.decode`) a period is cut when its reports come.
+    #: At least as many as the reports taken of any one budget period, by append time: the most of
+    #: one period in a run, all of a requeue, and all of a run of release 0.4.0. It decides into how
+    #: many parts (:mod:`pipelines.aggregation.decode`) a period is cut when its first reports come.
     reports: int = 0
     #: The time, ms, up to which the log is known after the run: ``clock``, or, if the run takes all
     #: that the log has, when it began. Windows are complete by it. Release 0.4.0 wrote none.

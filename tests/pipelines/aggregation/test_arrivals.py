@@ -104,7 +104,7 @@ def test_periods_may_be_as_far_apart_as_64_bits_allow(shards):
         pseudonym=identifiers,
         chain=identifiers,
         event=events,
-        append=np.zeros(6, dtype=np.int64),
+        append=np.arange(6),
         payload=np.zeros((6, 1), dtype=np.uint8),
         cell=np.zeros(6, dtype=np.uint8),
     )
@@ -112,6 +112,7 @@ def test_periods_may_be_as_far_apart_as_64_bits_allow(shards):
     assert sum(map(len, parts)) == 6
     for rows in parts:
         assert set(rows.event.tolist()) == {rows.period}
+        assert rows.append.tolist() == sorted(rows.append.tolist())
         assert set(shards_of(rows.pseudonym, shards).tolist()) == {rows.shard}
     places = [(rows.shard, rows.period) for rows in parts]
     assert places == sorted(set(places))
