@@ -3,9 +3,11 @@
 import errno
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,13 @@ def test_what_is_written_is_read(bodies, segment_bytes, cut):
         assert all(
             path.stat().st_size <= max(segment_bytes, 16 + 76) for path in segment_files(directory)
         )
+
+
+def test_a_segment_has_the_bytes_of_the_specification(tmp_path):
+    write(tmp_path, [b"first"])
+    (path,) = segment_files(tmp_path)
+    head, checksum = b"SOTTOLOG\1" + bytes(7), zlib.crc32(bytes(8) + b"first")
+    assert path.read_bytes() == head + struct.pack("<IIq", 5, checksum, 0) + b"first"
 
 
 @pytest.mark.parametrize("left", range(16 + 9))
