@@ -84,19 +84,6 @@ def reader(results: Path) -> Iterator[ResultsReader]:
         yield opened
 
 
-def test_retention_is_of_those_who_were_new(reader: ResultsReader) -> None:
-    found = reader.retention()
-    new = [each for each in found if each.since.timestamp() == START / 1000]
-    first = {(each.segment, each.age): each for each in new}
-    assert {segment for segment, _ in first} == SEGMENTS
-    for segment in SEGMENTS:
-        assert first[segment, 1].value == pytest.approx(1 / 2, abs=0.05)
-        assert first[segment, 2].value == pytest.approx(1 / 3, abs=0.05)
-        assert first[segment, 1].low <= 0.5 <= first[segment, 1].high
-    # The last age is open.
-    assert max(each.age for each in found) == 2
-
-
 def test_reports_of_a_level_that_is_withheld_count_in_retention(reader: ResultsReader) -> None:
     """Estimates of a segment in the first week are made of two thirds of its reports.
 
