@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,15 @@ def test_nothing_is_said_where_nothing_is_known(reader: ResultsReader) -> None:
     assert {each.value for each in retention_of(plans, none, windows) if each.age == 1} == {None}
     withheld = [replace(row, value=None, standard_error=None) for row in rows]
     assert list(retention_of(plans, withheld, windows)) == []
+    # The last age is open: who comes at it may be of any earlier week.
+    last = max(row.window_start for row in rows)
+    fourth = [
+        replace(row, window_start=last + timedelta(days=7))
+        for row in rows
+        if row.window_start == last
+    ]
+    found = retention_of(plans, [*rows, *fourth], windows)
+    assert {each.age for each in found} == {1, 2}
 
 
 def test_the_page_of_ages_says_who_came_again(results: Path, reader: ResultsReader) -> None:
