@@ -11,6 +11,7 @@ from typing import Any
 
 from asgi_client import Answer, answer_of, exchange
 from made_documents import estimate_row, project, projection, window_row
+from plan_texts import plan_head
 
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
@@ -23,18 +24,15 @@ DAY = 86_400_000
 #: The start of the first window, ms: 2 January 2025.
 START = 20_090 * DAY
 NASTY = '<b>&amp "$x$"'
-PLAN = parse_plan("""\
-collector: app.example
-plan: look
-version: 1
-owner: telemetry@app.example
-expires: 2099-12-31
-description: How the <i>app</i> is used.
-period: 7d
-ceilings: {period: 20, lifetime: 900}
-resolution: 1h
-segments: {os: [linux, mac]}
-metrics:
+HEAD = plan_head(
+    "look",
+    (20, 900),
+    collector="app.example",
+    expires="2099-12-31",
+    description="How the <i>app</i> is used.",
+    segments="{os: [linux, mac]}",
+)
+METRICS = """\
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,
     description: Which theme,
     ladder: &ladder [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
@@ -42,7 +40,8 @@ metrics:
     window: 7d, ladder: *ladder}
   page: {type: string, bits: 128, hashes: 2, cohorts: 16, window: 7d, ladder: *ladder}
   visits: {type: ordinal, edges: [0, 1, 2, 5], mechanism: brr, window: 7d, ladder: *ladder}
-""").compile()
+"""
+PLAN = parse_plan(HEAD + METRICS).compile()
 KEY = {"collector": "app.example", "plan": "look", "version": 1}
 
 
