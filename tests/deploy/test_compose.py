@@ -215,7 +215,7 @@ def test_a_deployment_starts_in_its_order_and_fits_its_machine(
     for name, service in services.items():
         for other, how in service.get("depends_on", {}).items():
             assert other in services, name
-            # The small one's all wait until others are well.
+            # Services of the small deployment wait until those before them are healthy.
             assert file is WHOLE or how["condition"] == "service_healthy"
             if how["condition"] == "service_healthy":
                 assert "healthcheck" in services[other]
