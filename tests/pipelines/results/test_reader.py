@@ -87,8 +87,8 @@ def test_all_that_is_stored_is_read(reader: ResultsReader) -> None:
         Rejection("app.example", "late", 4321, 1),
         Rejection("app.example", "malformed", 1, 0),
     ]
-    page, speed, *_ = reader.metrics()
-    assert (page.windows, page.reports) == (1, 5000)
+    _, speed, theme, _ = reader.metrics()
+    assert (theme.windows, theme.reports) == (3, 2700)
     assert (speed.first_window, speed.newest_window) == (FIRST, SECOND)
     (health,) = reader.health()
     assert (health.generation, health.clock) == (1, FIRST + timedelta(days=8))
@@ -104,6 +104,7 @@ def test_all_that_is_stored_is_read(reader: ResultsReader) -> None:
         (Chosen(newest=True), 26),
         (Chosen(newest=True, until=SECOND), 37),
         (Chosen(since=SECOND), 25),
+        (Chosen(until=SECOND), 37),
         (Chosen(kind="mean"), 6),
         (Chosen(version=2), 0),
         (Chosen(collector="another.example"), 0),
