@@ -290,6 +290,7 @@ def test_the_commands_of_the_containers_come_to_pages_behind_caddy_for_who_has_t
 def test_only_caddy_is_open_to_others_and_all_mean_the_same_places() -> None:
     assert {name for name, service in SERVICES.items() if "ports" in service} == {"caddy", "serve"}
     assert SERVICES["caddy"]["ports"] == ["443:443", "443:443/udp"]
+    assert SERVICES["caddy"]["image"] == "caddy:2.10.2"
     collect, aggregate, serve = (
         _parsed(shlex.split(SERVICES[name]["command"]))
         for name in ("collect", "aggregate", "serve")
