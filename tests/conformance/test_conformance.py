@@ -32,8 +32,6 @@ from sotto.wire import batch
 from tests.conformance import files
 from tests.conformance.__main__ import PARTS, main
 
-pytestmark = pytest.mark.slow
-
 FOLDER = files.FOLDER
 HOUR = 3_600_000
 
@@ -45,6 +43,7 @@ def test_all_vectors_pass(name: str) -> None:
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.real_randomness
 def test_the_command_prints_a_line_for_each_file() -> None:
     done = subprocess.run(
@@ -69,6 +68,7 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
     assert "there is no file nothing.json; there are plans, " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_committed_files_are_what_the_sdk_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +270,7 @@ PLANTED: dict[str, dict[str, tuple[Any, str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "what"), [(name, what) for name in PLANTED for what in PLANTED[name]]
 )

@@ -208,17 +208,21 @@ def test_a_deployment_starts_in_its_order_and_fits_its_machine(
     file: ComposeFile, profile: str, most: int
 ) -> None:
     services, total = file.of_profile(profile), 0
+    waits = [
+        each for service in services.values() for each in service.get("depends_on", {}).items()
+    ]
+    ends = {name for name, how in waits if how["condition"] == "service_completed_successfully"}
     for name, service in services.items():
         for other, how in service.get("depends_on", {}).items():
             assert other in services, name
+            # Services of the small deployment wait until those before them are healthy.
+            assert file is WHOLE or how["condition"] == "service_healthy"
             if how["condition"] == "service_healthy":
                 assert "healthcheck" in services[other]
-            if how["condition"] == "service_completed_successfully":
-                assert services[other]["restart"] == "on-failure"
         limit = service["mem_limit"]
         # A service that ends before all others start needs no memory beside them.
         total += 0 if name == "topics" else int(limit[:-1]) * {"m": 1 << 20, "g": GIB}[limit[-1]]
-        assert service["restart"] in ("unless-stopped", "on-failure"), name
+        assert service["restart"] == ("on-failure" if name in ends else "unless-stopped"), name
         assert service["logging"]["options"]["max-size"]
     assert total <= most
 
@@ -233,6 +237,9 @@ def test_versions_are_those_of_the_scripts() -> None:
     }
     assert images["kafka"] == ("apache/kafka", kafka["kafka_2.13"])
     assert {images[name][1] for name in OURS} == {__version__}
+    assert {service["image"] for name, service in SMALL.services.items() if name != "caddy"} == {
+        f"sotto:{__version__}"
+    }
 
 
 @pytest.mark.real_randomness
@@ -286,10 +293,16 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     assert state == parsed("aggregate-serve").state
 
 
-@pytest.mark.parametrize("name", ["serve", "aggregate-serve"])
-def test_pages_are_for_who_has_the_token_and_write_alerts_alone(name: str) -> None:
-    service, given = SERVICES[name], parsed(name)
+@pytest.mark.parametrize(
+    ("file", "name"), [(WHOLE, "serve"), (WHOLE, "aggregate-serve"), (SMALL, "serve")]
+)
+def test_pages_are_for_who_has_the_token_and_write_alerts_alone(
+    file: ComposeFile, name: str
+) -> None:
+    service = file.services[name]
+    given = _parsed(words(service))
     assert given.token_file == Path("/run/secrets") / service["secrets"][0]
+    assert file.document["secrets"].keys() == {service["secrets"][0]}
     assert not given.public
     assert service["ports"] == [f"127.0.0.1:{given.port}:{given.port}"]
     assert f"127.0.0.1:{given.port}/healthz" in service["healthcheck"]["test"][-1]

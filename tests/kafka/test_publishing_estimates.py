@@ -95,25 +95,6 @@ def job(broker, topic, tmp_path):
     return made
 
 
-def test_a_sink_has_what_the_run_has(job, capsys):
-    job.send(12)
-    done = job.aggregate()
-    assert done.runs >= 2  # every draw: so many reports take two runs.
-    assert done.unpublished == ""
-    first = job.sink()
-    assert first.poison == first.lost == first.applied.others == first.applied.refused == 0
-    job.check()
-    job.send(3)
-    job.aggregate()
-    assert job.sink().applied.written
-    job.check()
-    assert job.sink() == Transferred()
-    assert main(["estimates", "--database", job.url]) == 0
-    assert "colour" in capsys.readouterr().out
-    assert main(["exporter", "--database", job.url, "--once"]) == 0
-    assert "sotto_estimate{" in capsys.readouterr().out
-
-
 def killed_run(file: str, topic: str, state: str, step: str) -> None:
     def kill_at(found: str) -> None:
         if found == step:
@@ -182,7 +163,8 @@ def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(job):
     assert results(of_state(job.state))["estimates"]
     back = job.aggregate()
     assert (back.runs, back.unpublished) == (0, "")
-    job.sink()
+    first = job.sink()
+    assert first.poison == first.lost == first.applied.others == first.applied.refused == 0
     job.check()
 
 
@@ -261,9 +243,17 @@ def test_the_commands(local, job, plan_file, capfd, monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
         return done
 
-    monkeypatch.setattr(Transfer, "run", interrupted)
-    assert main([*sink, "--follow", "--every", "50ms"]) == 0
+    job.send(3)
+    job.aggregate()
+    with monkeypatch.context() as patch:
+        patch.setattr(Transfer, "run", interrupted)
+        assert main([*sink, "--follow", "--every", "50ms"]) == 0
     job.check()
+    assert job.sink() == Transferred()
+    assert main(["estimates", "--database", url]) == 0
+    assert "colour" in capfd.readouterr().out
+    assert main(["exporter", "--database", url, "--once"]) == 0
+    assert "sotto_estimate{" in capfd.readouterr().out
 
 
 def test_a_stream_of_another_folder_is_refused_beside_documents(job, tmp_path):

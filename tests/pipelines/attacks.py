@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from plan_texts import plan_head
 from step_universe import made_rows
 
 from mechanisms.arrays import Bytes, Words
@@ -34,16 +35,7 @@ _KEY = bytes(range(16))
 #: Strings of which one is the target of attacks.
 STRINGS = (b"target", *(b"host %d" % number for number in range(12)))
 
-_PLAN = """\
-collector: attacked.example
-plan: attacked
-version: 1
-owner: nobody@attacked.example
-expires: 2099-12-31
-period: 28d
-resolution: 1h
-ceilings: {{period: 100, lifetime: 6400}}
-metrics:
+_METRICS = """\
   theme: {{type: category, domain: [{four}], outside: c0, mechanism: grr, <<: &common
     {{window: 28d, repeat: {{once: first}}, ladder: [
       {{epsilon: 0.5}}, {{epsilon: 1, after: 1d}}, {{epsilon: 2, after: 7d}}]}}}}
@@ -65,7 +57,8 @@ def plan() -> CompiledPlan:
         name: ", ".join(f"c{value}" for value in range(size))
         for name, size in (("four", 4), ("forty", 40), ("many", 300))
     }
-    return parse_plan(_PLAN.format(**domains)).compile()
+    head = plan_head("attacked", (100, 6400), collector="attacked.example", period="28d")
+    return parse_plan(head + _METRICS.format(**domains)).compile()
 
 
 @dataclass

@@ -11,9 +11,11 @@ from typing import Any
 
 from asgi_client import Answer, answer_of, exchange
 from made_documents import estimate_row, project, projection, window_row
+from plan_texts import plan_head
 
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
+from pipelines.sinks.sql import Projection
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from sotto.plan.compile import parse_plan
@@ -22,18 +24,15 @@ DAY = 86_400_000
 #: The start of the first window, ms: 2 January 2025.
 START = 20_090 * DAY
 NASTY = '<b>&amp "$x$"'
-PLAN = parse_plan("""\
-collector: app.example
-plan: look
-version: 1
-owner: telemetry@app.example
-expires: 2099-12-31
-description: How the <i>app</i> is used.
-period: 7d
-ceilings: {period: 20, lifetime: 900}
-resolution: 1h
-segments: {os: [linux, mac]}
-metrics:
+HEAD = plan_head(
+    "look",
+    (20, 900),
+    collector="app.example",
+    expires="2099-12-31",
+    description="How the <i>app</i> is used.",
+    segments="{os: [linux, mac]}",
+)
+METRICS = """\
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,
     description: Which theme,
     ladder: &ladder [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
@@ -41,7 +40,8 @@ metrics:
     window: 7d, ladder: *ladder}
   page: {type: string, bits: 128, hashes: 2, cohorts: 16, window: 7d, ladder: *ladder}
   visits: {type: ordinal, edges: [0, 1, 2, 5], mechanism: brr, window: 7d, ladder: *ladder}
-""").compile()
+"""
+PLAN = parse_plan(HEAD + METRICS).compile()
 KEY = {"collector": "app.example", "plan": "look", "version": 1}
 
 
@@ -129,8 +129,8 @@ def _visits(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, o
     ]
 
 
-def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
-    """Write results to a database in a folder, over those that it has, and return its URL."""
+def invented(generation: int = 1, windows: int = 3) -> Projection:
+    """Return the results as of a generation, with so many windows of themes."""
     few = window("speed", 1, 7, generation, withheld="7 reports, the plan asks for 20")
     changed = [_themes(at, generation) for at in range(windows)]
     changed += [_visits(at, generation) for at in range(2)]
@@ -140,20 +140,26 @@ def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
     numbers = {"pseudonyms": 700, "chains": 900, "over_budget": 3, "equivocation": 1}
     amounts = {"accepted": 1_400_000_000, "observed": 1_500_000_000}
     most = {"most_accepted": 2_000_000, "most_observed": 31_000_000}
-    url = f"sqlite:///{folder / 'results.db'}"
     whole = [of for of, _ in changed], [row for _, rows in changed for row in rows]
-    late = {"collector": "app.example", "reason": "late", "rows": 4321, "requeued": 0}
-    given = projection(
+    rejects = [("late", 4000, 0), ("late", 321, 1), ("malformed", 1, 0)]
+    return projection(
         collector="app.example",
         state="mine",
         generation=generation,
         clock=START + 8 * DAY,
         changed=[whole],
-        periods=[{**period, "closed": False, **numbers, **amounts, **most}],
-        quarantine=[late],
+        periods=[{**period, "closed": True, **numbers, **amounts, **most}],
+        quarantine=[
+            dict(zip(("reason", "rows", "requeued"), reject, strict=True)) for reject in rejects
+        ],
         lineage=f"digest {generation}",
     )
-    project(url, given)
+
+
+def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
+    """Write results to a database in a folder, over those that it has, and return its URL."""
+    url = f"sqlite:///{folder / 'results.db'}"
+    project(url, invented(generation, windows))
     return url
 
 

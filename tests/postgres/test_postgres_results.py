@@ -11,13 +11,15 @@ import pandas as pd
 import pytest
 import sqlalchemy as sql
 from documented_queries import DEVICES, comparable, grafana_queries, queries
+from invented_results import DAY, START, invented, write_results
 from local_postgres import LocalPostgres
-from stored_results import FIRST, project
+from made_documents import project
 from waiting import at_once
 
 from examples.notebooks.small_job import play
 from pipelines.bounded.run import aggregate
 from pipelines.results.database import NoResultsError, ResultsError, UnreadableError
+from pipelines.results.fields import moment
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.tables import METADATA, SINK_METADATA
 from pipelines.results.views import VIEWS
@@ -37,11 +39,11 @@ def test_the_reader_reads_what_it_reads_of_sqlite(
 ) -> None:
     with pytest.raises(NoResultsError):
         reader.revision()
-    project(url)
-    project(f"sqlite:///{tmp_path / 'results.db'}")
-    other = ResultsReader(f"sqlite:///{tmp_path / 'results.db'}")
+    project(url, invented())
+    other = ResultsReader(write_results(tmp_path))
     assert reader.revision() == other.revision()
-    for chosen in (Chosen(), Chosen(newest=True), Chosen(segment="os=linux", until=FIRST)):
+    second = moment(START + 7 * DAY)
+    for chosen in (Chosen(), Chosen(newest=True), Chosen(segment="os=linux"), Chosen(until=second)):
         assert reader.estimates(chosen) == other.estimates(chosen)
         assert reader.windows(chosen) == other.windows(chosen)
         assert reader.metrics(chosen) == other.metrics(chosen)
@@ -63,14 +65,14 @@ def test_the_reader_reads_what_it_reads_of_sqlite(
 
 
 def test_views_have_timestamps_and_all_has_comments(url: sql.URL) -> None:
-    project(url)
+    project(url, invented())
     with SqlSink(url) as database:
         database.prepare()
     engine = sql.create_engine(url)
     with engine.connect() as connection:
-        shares = pd.read_sql("SELECT * FROM shares WHERE metric = 'colour'", connection)
+        shares = pd.read_sql("SELECT * FROM shares WHERE metric = 'theme'", connection)
         assert shares.window_start.dt.tz is not None
-        assert shares.window_start.min() == pd.Timestamp(FIRST)
+        assert shares.window_start.min() == pd.Timestamp(START, unit="ms", tz="UTC")
         inspected = sql.inspect(connection)
         for name in (view.name for view in VIEWS):
             assert inspected.get_table_comment(name)["text"]
@@ -87,7 +89,7 @@ def test_views_have_timestamps_and_all_has_comments(url: sql.URL) -> None:
             connection.execute(sql.text("SELECT window_end FROM windows")).scalars().first() is None
         )
         query = sql.text("SELECT probability FROM quantiles")
-        assert connection.execute(query).scalars().all() == [None]
+        assert connection.execute(query).scalars().all() == [None] * 3
     engine.dispose()
 
 
@@ -103,23 +105,23 @@ def test_several_writers_make_the_views_at_once(reader: ResultsReader, url: sql.
 
     at_once(prepare, range(4))
     assert failures == []
-    project(url)
-    assert len(reader.windows()) == 7
+    project(url, invented())
+    assert len(reader.windows()) == 10
 
 
 def test_what_the_reader_is_given_is_only_read(
     reader: ResultsReader, url: sql.URL, server: LocalPostgres
 ) -> None:
-    project(url)
+    project(url, invented())
     statement = sql.text("DELETE FROM stored_windows")
     with pytest.raises(ResultsError, match="read-only"):
         reader._database.read(lambda connection: connection.execute(statement))
-    assert len(reader.windows()) == 7
+    assert len(reader.windows()) == 10
     server.stop()
     with pytest.raises(UnreadableError):
         reader.windows()
     server.start()
-    assert len(reader.windows()) == 7
+    assert len(reader.windows()) == 10
 
 
 def test_documented_queries_give_the_same_rows_as_in_sqlite(

@@ -13,6 +13,7 @@ import pytest
 from every_type import KINDS, counts_of, every_plan
 from linear_forms import depends_on_few
 from numpy.typing import NDArray
+from plan_texts import plan_head
 
 from mechanisms.base import Mechanism
 from mechanisms.category.local_hashing import LocalHashing
@@ -26,19 +27,8 @@ from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
-HEAD = """\
-collector: app.example
-plan: levels
-version: 1
-owner: telemetry@app.example
-expires: 2099-12-31
-period: 7d
-ceilings: {period: 30, lifetime: 3000}
-resolution: 1h
-"""
 LADDER = "[{epsilon: 0.5}, {epsilon: 2, after: 1d}]"
 METRICS = f"""\
-metrics:
   dark: {{type: boolean, window: 7d, ladder: {LADDER}}}
   colour: {{type: category, domain: [red, green], outside: other, window: 7d, ladder: {LADDER}}}
   mood: {{type: ordinal, values: [bad, good], missing: true, window: 7d, ladder: {LADDER}}}
@@ -47,12 +37,15 @@ metrics:
   bits: {{type: number, range: [0, 100], outside: clip,
     mechanism: {{sampled_bit: {{bits: 3}}}}, window: 7d, ladder: {LADDER}}}
 """
-PLAIN = parse_plan(HEAD + METRICS).compile()
 SEGMENTS = ("os: [a]", "os: [a, b]", "os: [a], app: [x]")
 
 
-def segmented(segments: str) -> CompiledPlan:
-    return parse_plan(f"{HEAD}segments: {{{segments}}}\n{METRICS}").compile()
+def segmented(segments: str, metrics: str = METRICS, **more: object) -> CompiledPlan:
+    head = plan_head("levels", (30, 3000), segments=f"{{{segments}}}", **more)
+    return parse_plan(head + metrics).compile()
+
+
+PLAIN = segmented("")
 
 
 Figures = Mapping[str, Any]
@@ -206,7 +199,6 @@ def test_the_brute_force_finds_a_level_that_is_left_in():
 
 
 SEPARABLE = f"""\
-metrics:
   city: {{type: category, domain: [{", ".join(f"c{each}" for each in range(8))}], outside: other,
     mechanism: {{local_hashing: {{buckets: 3}}}}, window: 7d, ladder: {LADDER}}}
   few: {{type: category, domain: [c0, c1, c2, c3], outside: other,
@@ -216,8 +208,7 @@ metrics:
 
 
 def separable_plan(segments: str, least: int) -> CompiledPlan:
-    head = HEAD + (f"segments: {{{segments}}}\n" if segments else "") + SEPARABLE
-    return parse_plan(f"{head}minimum_reports: {least}\n").compile()
+    return segmented(segments, SEPARABLE, minimum_reports=least)
 
 
 def figures_of(plan: CompiledPlan, name: str) -> list[list[list[int]]]:
@@ -392,8 +383,8 @@ def test_a_mean_that_noise_carries_out_of_its_range_is_shown_at_the_end_of_it():
         assert (mean["display"], mean["value"] < end) == (end, says == 0)
 
 
-def windows_of(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
-    plan = parse_plan(f"{HEAD}segments: {{{segments}}}\n{experiment}{METRICS}").compile()
+def windows_of(segments: str, reports: list[list[int]], **more: object) -> list[Figures]:
+    plan = segmented(segments, **more)
     given = [
         (
             WindowKey(plan.fingerprint, plan.metric("dark").index, 0, cell),
@@ -405,8 +396,8 @@ def windows_of(segments: str, reports: list[list[int]], experiment: str = "") ->
     return windows
 
 
-def unions(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
-    windows = windows_of(segments, reports, experiment)
+def unions(segments: str, reports: list[list[int]], **more: object) -> list[Figures]:
+    windows = windows_of(segments, reports, **more)
     return [row for row in windows if " or " in str(row["segment"])]
 
 
@@ -436,6 +427,7 @@ def test_cells_of_two_segments_are_put_together_within_each_sum_but_never_arms()
         "os=a or other,app=y",
         "os=a or other,app=other",
     ]
-    arms = "experiment: {name: trial, arms: [one, two], share: 1.0}\n"
-    found = unions("os: [a, b]", [[0, 300], [0, 5], [0, 200], [0, 300], [0, 300], [0, 400]], arms)
+    reports = [[0, 300], [0, 5], [0, 200], [0, 300], [0, 300], [0, 400]]
+    experiment = "{name: trial, arms: [one, two], share: 1.0}"
+    found = unions("os: [a, b]", reports, experiment=experiment)
     assert [row["segment"] for row in found] == ["os=a or b,trial=one", "os=a or b,trial=two"]

@@ -15,7 +15,6 @@ import pytest
 from asgi_client import Answer, get
 from fastapi import FastAPI
 from invented_results import PLAN, write_results
-from stored_results import SEGMENTS, project
 
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
@@ -41,7 +40,7 @@ class Api:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    project(f"sqlite:///{tmp_path / 'results.db'}")
+    write_results(tmp_path)
     return tmp_path / "results.db"
 
 
@@ -51,18 +50,18 @@ def api(file: Path) -> Api:
 
 
 def test_estimates_are_answered(api: Api) -> None:
-    query = {"metric": "colour", "item": "red", "newest": True, "since": "2013-06-01"}
+    query = {"metric": "theme", "item": "light", "newest": True, "since": "2025-01-01"}
     found = api.get("estimates", query=query).json()
     assert found["next"] is None
-    assert [each["segment"] for each in found["estimates"]] == [*SEGMENTS]
-    first, _, withheld = found["estimates"]
-    assert first["window_start"] == "2013-06-02T00:00:00.000Z"
-    assert (first["value"], first["reports_by_level"]) == (0.25, [0, 100])
+    assert [each["segment"] for each in found["estimates"]] == ["", "os=<b>", "os=linux"]
+    first, withheld, _ = found["estimates"]
+    assert first["window_start"] == "2025-01-16T00:00:00.000Z"
+    assert (first["value"], first["reports_by_level"]) == (0.6, [0, 300, 600])
     assert (withheld["value"], withheld["withheld"]) == (None, "7 reports, the plan asks for 20")
-    assert api.get("budgets").json()["budgets"][0]["accepted"] == 2.5
+    assert api.get("budgets").json()["budgets"][0]["accepted"] == 1400
     assert api.get("health").json()["collectors"][0]["generation"] == 1
     assert api.get("plans").json() == {"plans": []}
-    assert [each["windows"] for each in api.get("metrics").json()["metrics"]] == [2, 1]
+    assert [each["windows"] for each in api.get("metrics").json()["metrics"]] == [1, 2, 3, 2]
 
 
 def test_every_format_has_the_same_rows(api: Api) -> None:
@@ -77,17 +76,17 @@ def test_every_format_has_the_same_rows(api: Api) -> None:
 
 
 def test_pages_are_linked(api: Api) -> None:
-    path, items, pages = "estimates?limit=3&item=red&item=blue&format=csv", [], 0
+    path, items, pages = "estimates?limit=3&item=light&item=other&format=csv", [], 0
     while path:
         answer = api.get(path)
         items += [each["item"] for each in csv.DictReader(io.StringIO(answer.text))]
         link = re.fullmatch('<(.+)>; rel="next"', answer.headers.get("link", ""))
         path, pages = f"estimates{link[1]}" if link else "", pages + 1
-    assert (len(items), pages) == (12, 4)
-    assert items == ["red", "blue"] * 6
-    first = api.get("windows", query={"limit": 6}).json()
+    assert (len(items), pages) == (10, 4)
+    assert items == ["light", "other"] * 5
+    first = api.get("windows", query={"limit": 9}).json()
     rest = api.get("windows", query={"cursor": first["next"]}).json()
-    assert [each["metric"] for each in rest["windows"]] == ["delay"]
+    assert [each["metric"] for each in rest["windows"]] == ["visits"]
 
 
 def test_what_has_not_changed_is_not_sent_again(api: Api, file: Path) -> None:
@@ -98,7 +97,7 @@ def test_what_has_not_changed_is_not_sent_again(api: Api, file: Path) -> None:
         assert again.headers["etag"] == etag
     etag = api.get("shares").headers["etag"]
     assert api.get("shares", query={"format": "csv"}, headers={"if-none-match": etag}).body
-    project(f"sqlite:///{file}", generation=2)
+    write_results(file.parent, generation=2)
     assert api.get("shares", headers={"if-none-match": etag}).status == 200
 
 

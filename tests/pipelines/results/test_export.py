@@ -14,8 +14,7 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from invented_results import app_of, ask
-from stored_results import FIRST, project
+from invented_results import DAY, START, app_of, ask, write_results
 
 from pipelines.results.encode import WRITERS
 from pipelines.results.views import VIEW_SHARES, VIEWS
@@ -24,7 +23,7 @@ from sotto_cli import main
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    project(f"sqlite:///{tmp_path / 'results.db'}")
+    write_results(tmp_path)
     return tmp_path
 
 
@@ -53,11 +52,11 @@ def test_every_format_has_every_view(state: Path, capsys: pytest.CaptureFixture[
             assert [*each.columns] == names
         assert len({len(each) for each in frames}) == 1
     shares = frame(out / "shares.parquet")
-    assert shares.window_start.min() == pd.Timestamp(FIRST)
+    assert shares.window_start.min() == pd.Timestamp(START, unit="ms", tz="UTC")
     assert shares.equals(frame(out / "shares.arrow"))
     assert [*shares.share] == [*frame(state / "linked.csv").share]
     (line,) = json.loads((out / "budgets.json").read_text())
-    assert (line["closed"], line["period_start"]) == (True, "2013-06-01T00:00:00.000Z")
+    assert (line["closed"], line["period_start"]) == (True, "2025-01-02T00:00:00.000Z")
     field = pq.read_schema(out / "shares.parquet").field("share")
     assert field.metadata[b"comment"].decode() == VIEW_SHARES.columns[9].about.text
 
@@ -67,7 +66,7 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
 ) -> None:
     items = ["=1+1", "+x", "-y", "@z", "\tt", "\rr", "-30.0", "a=b", "a;=1", "a\n=1"]
     with closing(sqlite3.connect(state / "results.db")) as connection, connection:
-        connection.execute("DELETE FROM stored_estimates WHERE metric <> 'colour' OR segment <> ''")
+        connection.execute("DELETE FROM stored_estimates WHERE metric <> 'theme' OR segment <> ''")
         rows = connection.execute("SELECT rowid FROM stored_estimates").fetchall()
         connection.execute("DELETE FROM stored_estimates WHERE rowid <> ?", rows[0])
         columns = [each[1] for each in connection.execute("PRAGMA table_info(stored_estimates)")]
@@ -102,7 +101,7 @@ def test_duckdb_reads_what_is_exported(state: Path) -> None:
         assert main(["export", "--state", str(state), *given]) == 0
         query = f"SELECT item, window_start FROM '{file}' WHERE segment = 'os=linux' LIMIT 1"
         assert duckdb.sql(f"SELECT item, epoch_ms(window_start) FROM ({query})").fetchall() == [
-            ("red", int(FIRST.timestamp() * 1000))
+            ("light", START + 14 * DAY)
         ]
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-from invented_results import write_results
+from invented_results import DAY, START, write_results
 from moving_results import MovingResults, when
-from stored_results import COLLECTOR, FIRST, SECOND, SEGMENTS, project
 
 from pipelines.results.database import (
     NoResultsError,
@@ -44,6 +43,10 @@ RECORDS = {
 }
 
 
+#: When the first two windows begin.
+FIRST, SECOND = (moment(START + 7 * at * DAY) for at in range(2))
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "results.db"
@@ -51,8 +54,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(file: Path) -> ResultsReader:
-    project(f"sqlite:///{file}")
-    return ResultsReader(f"sqlite:///{file}")
+    return ResultsReader(write_results(file.parent))
 
 
 def test_records_have_the_columns_of_the_views() -> None:
@@ -62,39 +64,48 @@ def test_records_have_the_columns_of_the_views() -> None:
 
 def test_all_that_is_stored_is_read(reader: ResultsReader) -> None:
     windows = reader.windows()
+    third = SECOND + timedelta(days=7)
     assert [(each.metric, each.window_start, each.segment) for each in windows] == [
-        *(("colour", start, segment) for start in (FIRST, SECOND) for segment in SEGMENTS),
-        ("delay", SECOND, ""),
+        ("page", FIRST, ""),
+        ("speed", FIRST, ""),
+        ("speed", SECOND, ""),
+        ("theme", FIRST, ""),
+        ("theme", SECOND, ""),
+        *(("theme", third, segment) for segment in ("", "os=<b>", "os=linux")),
+        ("visits", FIRST, ""),
+        ("visits", SECOND, ""),
     ]
-    assert windows[0].window_end - windows[0].window_start == timedelta(days=1)
-    assert windows[0].reports_by_level == (0, 100)
-    first, *_, median = reader.estimates()
-    assert (first.item, first.value, first.shown, first.withheld) == ("red", 0.25, 0.25, None)
-    assert (median.kind, median.confounded_with, median.significant) == ("quantile", ("1", "2"), 1)
+    assert windows[0].window_end - windows[0].window_start == timedelta(days=7)
+    assert windows[0].reports_by_level == (0, 1666, 3334)
+    _, found, *_ = reader.estimates()
+    assert (found.kind, found.confounded_with, found.significant) == ("string", ("/other",), 1)
+    other = reader.estimates(Chosen(metric="theme", items=("other",)))[0]
+    assert (other.item, other.value, other.shown, other.withheld) == ("other", -0.01, 0, None)
     (budget,) = reader.budgets()
-    assert (budget.accepted, budget.most_observed, budget.closed) == (2.5, 1.5, 1)
+    assert (budget.accepted, budget.most_observed, budget.closed) == (1400, 31, 1)
     assert reader.rejections() == [
-        Rejection(COLLECTOR, "late", 6, 1),
-        Rejection(COLLECTOR, "malformed", 1, 0),
+        Rejection("app.example", "late", 4321, 1),
+        Rejection("app.example", "malformed", 1, 0),
     ]
-    colour, delay = reader.metrics()
-    assert (colour.windows, colour.reports) == (2, 200)
-    assert (delay.first_window, delay.newest_window) == (SECOND, SECOND)
+    _, speed, theme, _ = reader.metrics()
+    assert (theme.windows, theme.reports) == (3, 2700)
+    assert (speed.first_window, speed.newest_window) == (FIRST, SECOND)
     (health,) = reader.health()
-    assert (health.generation, health.clock) == (1, SECOND + timedelta(days=1))
+    assert (health.generation, health.clock) == (1, FIRST + timedelta(days=8))
     assert reader.plans() == []
 
 
 @pytest.mark.parametrize(
     ("chosen", "number"),
     [
-        (Chosen(metric="colour"), 12),
-        (Chosen(metric="colour", segment=""), 4),
-        (Chosen(segment="os=linux", items=("red",)), 2),
-        (Chosen(newest=True), 8),
-        (Chosen(newest=True, until=SECOND), 6),
-        (Chosen(since=SECOND), 8),
-        (Chosen(kind="mean"), 1),
+        (Chosen(metric="theme"), 15),
+        (Chosen(metric="theme", segment=""), 9),
+        (Chosen(segment="os=linux", items=("light",)), 1),
+        (Chosen(newest=True), 26),
+        (Chosen(newest=True, until=SECOND), 37),
+        (Chosen(since=SECOND), 25),
+        (Chosen(until=SECOND), 37),
+        (Chosen(kind="mean"), 6),
         (Chosen(version=2), 0),
         (Chosen(collector="another.example"), 0),
     ],
@@ -126,16 +137,16 @@ def test_pages_add_up_to_the_whole(reader: ResultsReader) -> None:
 def test_all_rows_are_read_some_at_a_time(
     reader: ResultsReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.results.reader._BATCH", 5)
+    monkeypatch.setattr("pipelines.results.reader._BATCH", 25)
     (found,) = reader.read_all([VIEW_ESTIMATES], lambda view, batches: [*map(list, batches)])
-    assert [len(batch) for batch in found] == [5, 5, 4]
+    assert [len(batch) for batch in found] == [25, 25, 12]
     assert [tuple(row) for batch in found for row in batch] == reader.page(VIEW_ESTIMATES).rows
 
 
 def test_the_revision_changes_with_the_results(reader: ResultsReader, file: Path) -> None:
     before = reader.revision()
     assert reader.revision() == before
-    project(f"sqlite:///{file}", generation=2)
+    write_results(file.parent, generation=2)
     assert reader.revision() != before
 
 
@@ -144,7 +155,7 @@ def test_methods_that_share_a_transaction_see_no_change_between(
 ) -> None:
     def revisions(shared: ResultsReader) -> tuple[str, str]:
         before = shared.revision()
-        project(f"sqlite:///{file}", generation=2)
+        write_results(file.parent, generation=2)
         return before, shared.at_once(ResultsReader.revision)
 
     first = reader.revision()
@@ -186,7 +197,7 @@ def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Pa
 
 
 def test_what_seems_damaged_because_it_changed_is_read_again(file: Path) -> None:
-    project(f"sqlite:///{file}")
+    write_results(file.parent)
     asked = []
 
     def query(_: sql.Connection) -> int:

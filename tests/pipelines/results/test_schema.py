@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from described_interfaces import check_described
+from invented_results import write_results
 from serving import running, status, wait_until
-from stored_results import project
 
 from deploy.ports import HOST, free_ports
 from pipelines.results.views import VIEWS
@@ -28,7 +28,7 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False)
 @pytest.mark.real_randomness
 def test_the_interface_keeps_to_its_description(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'results.db'}"
-    project(database)
+    write_results(tmp_path)
     (port,) = free_ports(1)
     command = [sys.executable, "-c", SERVER, database, str(port)]
     # It has no page for health, but it answers.

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from stored_results import project
+from invented_results import write_results
 
 from docs.writers import tables
 from pipelines.results import schema
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tables.md"
 
 @pytest.fixture
 def connection(tmp_path):
-    project(f"sqlite:///{tmp_path / 'results.db'}")
+    write_results(tmp_path)
     with closing(sqlite3.connect(tmp_path / "results.db")) as opened:
         yield opened
 
@@ -43,30 +43,32 @@ def test_views_have_their_columns_and_rows(connection):
         assert [name for name, *_ in cursor.description] == [each.name for each in view.columns]
         numbers[view.name] = len(cursor.fetchall())
     assert numbers == {
-        "latest_estimates": 8,
-        "shares": 8,
-        "means": 1,
-        "quantiles": 1,
-        "estimates": 14,
-        "windows": 7,
+        "latest_estimates": 26,
+        "shares": 30,
+        "means": 5,
+        "quantiles": 3,
+        "estimates": 62,
+        "windows": 10,
         "experiments": 0,
         "alarms": 0,
-        "metrics": 2,
+        "metrics": 4,
         "rejections": 2,
         "budgets": 1,
     }
 
 
 def test_times_are_times_and_epsilon_is_epsilon(connection):
-    query = "SELECT window_start, segment, share FROM shares WHERE item = 'red' LIMIT 2"
-    assert connection.execute(query).fetchall() == [
-        ("2013-06-01T00:00:00.000Z", "", 0.25),
-        ("2013-06-01T00:00:00.000Z", "os=linux", 0.35),
+    query = "SELECT window_start, segment, share FROM shares WHERE item = 'light'"
+    assert connection.execute(query).fetchall()[2:] == [
+        ("2025-01-16T00:00:00.000Z", "", 0.6),
+        ("2025-01-16T00:00:00.000Z", "os=linux", 0.7),
     ]
     query = "SELECT period_end, accepted, most_observed FROM budgets"
-    assert connection.execute(query).fetchall() == [("2013-06-02T00:00:00.000Z", 2.5, 1.5)]
+    assert connection.execute(query).fetchall() == [("2025-01-09T00:00:00.000Z", 1400, 31)]
     assert connection.execute("SELECT probability, quantile FROM quantiles").fetchall() == [
-        (0.5, 4.0)
+        (0.25, 10),
+        (0.5, 20),
+        (0.75, 30),
     ]
     connection.execute("UPDATE stored_windows SET window_end = 1000000000000000000")
     assert connection.execute("SELECT DISTINCT window_end FROM windows").fetchall() == [(None,)]
@@ -82,7 +84,7 @@ def test_views_of_another_release_are_made_anew(tmp_path, connection):
         query = "SELECT name FROM pragma_table_info('shares')"
         assert {name for (name,) in connection.execute(query)} == columns
         assert connection.execute("SELECT count(*) FROM sink_jobs").fetchone() == (0,)
-        assert len(connection.execute("SELECT * FROM estimates").fetchall()) == 14
+        assert len(connection.execute("SELECT * FROM estimates").fetchall()) == 62
 
 
 def test_a_database_that_has_all_is_not_written_to(tmp_path, connection):

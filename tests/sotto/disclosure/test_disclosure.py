@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import comb, exp
 
 import pytest
+from plan_texts import plan_head
 
 from mechanisms.exact import MICRO
 from mechanisms.testing import SeededSource
@@ -83,17 +84,13 @@ def test_the_bounds_are_those_of_the_dearest_and_the_cheapest_value_and_of_a_per
     assert "at most epsilon 300.0" in life
 
 
-ALONE = """\
-collector: editor.example
-plan: comfort
-version: 1
-owner: telemetry@editor.example
-expires: 2036-12-31
-period: 7d
-ceilings: {period: 20, lifetime: 300}
-resolution: 1h
-"""
 LADDER = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]"
+
+
+def alone(metric, **more):
+    """A plan of one metric."""
+    of_editor = {"collector": "editor.example", "expires": "2036-12-31"}
+    return parse_plan(plan_head("comfort", (20, 300), **of_editor, **more) + metric).compile()
 
 
 @pytest.mark.parametrize(
@@ -107,8 +104,7 @@ LADDER = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]"
     ],
 )
 def test_the_stated_bound_of_a_value_is_that_of_the_best_guesser(metric, symbols):
-    text = f"{ALONE}metrics:\n  m: {{{metric}, {LADDER}}}\n"
-    plan = parse_plan(text).compile()
+    plan = alone(f"  m: {{{metric}, {LADDER}}}\n")
     (one,) = plan.metrics
     best = best_guess([one.mechanism.law(each, one.sent - 1) for each in symbols])
     assert best <= stated(next(facts.bounds(plan))) <= best + Fraction(2, 100)
@@ -122,7 +118,7 @@ PERIODS = 41
 
 @pytest.fixture(scope="module")
 def constant():
-    return parse_plan(f"{ALONE}metrics:\n" + CONSTANT % "{epsilon: 8}").compile()
+    return alone(CONSTANT % "{epsilon: 8}")
 
 
 def test_the_stated_bounds_of_a_constant_metric_hold_through_all_its_periods(constant):
@@ -184,9 +180,11 @@ def best_guess(laws):
 
 @pytest.mark.parametrize("name", ["consent", "policy", "dpia", "apple", "google"])
 def test_every_form_names_segments_and_experiment(name):
-    text = ALONE + "segments: {os: [linux, mac], a--b: ['1']}\n"
-    text += "experiment: {name: onboarding, arms: [control, treatment], share: 0.2}\n"
-    plan = parse_plan(f"{text}metrics:\n  dark: {{type: boolean, {LADDER}}}\n").compile()
+    plan = alone(
+        f"  dark: {{type: boolean, {LADDER}}}\n",
+        segments="{os: [linux, mac], a--b: ['1']}",
+        experiment="{name: onboarding, arms: [control, treatment], share: 0.2}",
+    )
     form = {
         "consent": texts.consent_text,
         "policy": texts.policy_text,
@@ -242,7 +240,7 @@ def test_the_consent_text_names_each_metric_in_its_group_once(plan):
 
 
 def test_without_groups_texts_or_panels_there_is_less_to_say():
-    bare = parse_plan(f"{ALONE}metrics: {{dark: {{type: boolean, {LADDER}}}}}").compile()
+    bare = alone(f"  dark: {{type: boolean, {LADDER}}}")
     text = texts.consent_text(bare)
     assert text.startswith("If you agree, this app sends")
     assert "group" not in text
@@ -256,7 +254,7 @@ def test_without_groups_texts_or_panels_there_is_less_to_say():
 
 def test_a_value_cannot_hide_the_rest_of_the_consent_text():
     metric = '{type: category, domain: [a, "\\e[8m", "\\n\\u202e"], outside: other'
-    hiding = parse_plan(f"{ALONE}metrics: {{dark: {metric}, {LADDER}}}}}").compile()
+    hiding = alone(f"  dark: {metric}, {LADDER}}}")
     text = texts.consent_text(hiding)
     assert "one of a, \\x1b[8m, \\n\\u202e; any" in flat(text)
     assert all(each.isprintable() for each in text.splitlines())

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 
+from plan_texts import plan_head
+
 import sotto_cli
 from sotto.plan.compile import parse_plan
 from sotto.plan.sampler import FORMAT, sampler_json
 
-TEXT = """\
-collector: tests.example
-plan: sampler
-version: 1
-owner: nobody@tests.example
-expires: 2100-01-01
-period: 7d
-resolution: 1h
-ceilings: {period: 10, lifetime: 100}
-metrics:
-  colour: {type: category, domain: [red, green], outside: other, mechanism: grr, window: 7d, ladder: [{epsilon: 1}, {epsilon: 2}]}
+TEXT = (
+    plan_head("sampler", (10, 100))
+    + """\
+  colour: {type: category, domain: [red, green], outside: other, mechanism: grr, window: 7d,
+    ladder: [{epsilon: 1}, {epsilon: 2}]}
   length: {type: number, range: [0, 1], outside: clip, window: 7d, ladder: [{epsilon: 4}]}
-"""  # noqa: E501
+"""
+)
 
 
 def test_a_symbols_integers_cover_all_words_and_are_text() -> None:

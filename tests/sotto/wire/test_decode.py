@@ -305,23 +305,6 @@ def test_a_caller_s_error_is_raised():
             decode(b"12345", np.array([offset]), np.array([length]), np.array([0]), REGISTRY)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_rows_survive_encoding_and_decoding(seed):
-    messages = make_messages(seed, 20)
-    buffer, offsets, lengths = packed(messages)
-    batches = decode(buffer, offsets, lengths, np.full(20, NOW), REGISTRY).batches
-    for batch in batches:
-        again = encode_rows(batch, REGISTRY)
-        assert [rows_of(message)[0][4].chain for message in again] == [
-            chain.tobytes() for chain in batch.chain
-        ]
-        buffer, offsets, lengths = packed(again)
-        decoded = decode(buffer, offsets, lengths, np.full(len(again), NOW), REGISTRY)
-        assert decoded.rejects == []
-        assert columns_of(decoded.batches) == columns_of([batch])
-
-
 def test_a_permanent_response_is_an_impossible_level():
     """The last level of a constant metric never leaves a device."""
     document = plan_document()

@@ -1,4 +1,4 @@
-"""The report format: bytes pinned by hand, round trips, and whatever else may come."""
+"""The report format: round trips, and whatever else may come."""
 
 import pytest
 from hypothesis import given, settings
