@@ -193,16 +193,31 @@ def test_few_reports_are_covered(mechanism: str, epsilon: float, having: tuple[i
     assert covering.min() >= 0.95
 
 
-def test_reports_that_may_say_nothing_of_a_value_have_no_test() -> None:
-    """Those of hadamard are about one block of categories: they say yes, no or nothing."""
-    hadamard = {"name": "hadamard", "domain_size": 4, "blocks": 2}
-    made = plan(1, 10, category("colour", 4, 2.0) | {"mechanism": hadamard})
-    table = np.full((1, made.metrics[0].mechanism.count_length), 5)
-    part, later = (together(made, [*rows_of(made, "colour", [table] * 2, at)]) for at in (0, 2))
-    one = part.items["share", "v0"].drawn
-    assert one.region is None
-    [found] = [each for each in compared([later], [part]) if each.item == "v0"]
-    assert found.high == pytest.approx(math.sqrt(2) * one.interval()[1])
+def test_few_reports_that_may_say_nothing_of_a_value_are_covered() -> None:
+    """Those of hadamard are about one block of categories: they say yes, no or nothing.
+
+    One of 20 in each of two windows has the value, and two have others of its block.
+    """
+    hadamard = {"name": "hadamard", "domain_size": 16, "blocks": 8}
+    made, n = plan(1, 10, category("colour", 16, 6.0) | {"mechanism": hadamard}), 20
+    [(p, q)] = made.metrics[0].mechanism.pairs()
+    law = np.zeros((n + 1, n + 1))
+    law[0, 0] = 1
+    for yes, no in [(p, q), *[((p + q) / 2,) * 2] * 2, *[(q, q)] * (n - 3)]:
+        nothing = law * (1 - yes - no)
+        nothing[1:] += yes * law[:-1]
+        nothing[:, 1:] += no * law[:, :-1]
+        law = nothing
+    tables = {}
+    for yes, no in np.argwhere(law > 1e-4).tolist():
+        tables[yes, no] = np.zeros((1, made.metrics[0].mechanism.count_length), dtype=np.int64)
+        tables[yes, no][0, [0, 1, 4]] = yes, no, n - yes - no
+    held = 0.0
+    for one, other in itertools.product(tables, tables):
+        part = together(made, [*rows_of(made, "colour", [tables[one], tables[other]])])
+        found = next(each for each in part.records() if each.item == "v0")
+        held += law[one] * law[other] * (found.low <= 1 / n <= found.high)
+    assert held >= 0.98
 
 
 def test_points_of_distributions_are_compared_by_normal_intervals() -> None:
