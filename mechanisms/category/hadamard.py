@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from math import expm1
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
@@ -16,7 +15,7 @@ from mechanisms.chains.symbols import MAX_SYMBOLS
 from mechanisms.errors import ParameterError, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.noise import Noise
+from mechanisms.noise import Noise, odds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,4 +191,5 @@ def best_blocks(epsilon: float, domain_size: int) -> int:
 
 def response_variance(epsilon: float, blocks: int) -> float:
     """Return n times the variance of a rare category's share, averaged over the blocks."""
-    return (1 + 2 * blocks / expm1(min(epsilon, 300.0))) ** 2 / blocks
+    scale = 1 + 2 * blocks * odds(epsilon)
+    return scale * scale / blocks

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import expm1, isqrt
+from math import isqrt
 
 from mechanisms.arrays import Any, Floats, Ints, Words
 from mechanisms.base import ChainCoins, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
-from mechanisms.errors import ParameterError, check_epsilon, check_int
+from mechanisms.errors import ParameterError, check_at_least, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.noise import Noise
+from mechanisms.noise import Noise, odds
 from mechanisms.randomness import Source
 
 #: Cells of a count vector, at most: a plan allows no more either.
@@ -215,7 +215,9 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
 
 def hashing_variance(epsilon: float, buckets: int) -> float:
     """Return n times the variance of the share of a rare category."""
-    return (1 + buckets / expm1(min(epsilon, 300.0))) ** 2 / (buckets - 1)
+    check_at_least("buckets", buckets, 2)
+    scale = 1 + buckets * odds(epsilon)
+    return scale * scale / (buckets - 1)
 
 
 def hits(counts: Ints, m: int, g: int) -> Ints:
