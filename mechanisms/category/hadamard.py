@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 
-from mechanisms.arrays import Floats, Ints
+from mechanisms.arrays import Floats, Ints, np
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
@@ -98,8 +98,6 @@ class HadamardResponse(FrequencyOracle):
         return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
 
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        import numpy as np
-
         row, block = np.divmod(np.arange(self.domain_size), self.chain.blocks)
         blocks = walsh_hadamard(table.reshape(len(table), self.chain.blocks, -1))
         return (blocks[:, block, row + 1] + blocks[:, block, 0]) // 2, table.sum(axis=1)
@@ -109,8 +107,6 @@ class HadamardResponse(FrequencyOracle):
 
     def concerned(self, table: Ints) -> Concerned:
         """Only reports in the block of a category are about it: half of the others support it."""
-        import numpy as np
-
         from mechanisms.estimators.frequency import Concerned
 
         sums = table.reshape(len(table), self.chain.blocks, -1).sum(axis=2)
@@ -120,15 +116,11 @@ class HadamardResponse(FrequencyOracle):
 
     def support_pairs(self) -> Floats:
         """Return (1 + p − q)/2 and 1/2: a report in the block adds 1/(p − q) or −1/(p − q)."""
-        import numpy as np
-
         p, q = super().support_pairs().T
         return np.column_stack([(1 + p - q) / 2, np.full(len(p), 0.5)])
 
     def scores(self, level: int) -> Scores:
         """Return those of a report in the block, and 0 of one that is in another block."""
-        import numpy as np
-
         from mechanisms.experiments import Scores
 
         p, q = map(float, self.exact(level)[0])
@@ -142,8 +134,6 @@ class HadamardResponse(FrequencyOracle):
         )
 
     def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
-        import numpy as np
-
         p, q = self.probabilities(level)[0]
         if self.blocks == 1:
             return np.ones_like(shares), p + q

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mechanisms.arrays import Floats
+from mechanisms.arrays import Floats, np
 from mechanisms.errors import check_at_least, check_int
 
 TYPE_CHECKING = False
@@ -37,8 +37,6 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
 
     The sum of w² times the noise of each bit, plus what rounding to the grid of the bits adds.
     """
-    import numpy as np
-
     x, bits = np.asarray(values, dtype=np.float64), len(pairs)
     means = bit_means(x, bits)
     weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
@@ -55,8 +53,6 @@ def bit_means(values: Floats, bits: int) -> Floats:
 
     Numbers are rounded at random to one of 2**bits points such that they keep their mean.
     """
-    import numpy as np
-
     check_int("bits", bits, 1, 53)
     check_at_least("the number of values", len(values), 1)
     scaled = values * (2.0**bits - 1)
