@@ -26,7 +26,6 @@ from mechanisms.arrays import Floats, Ints, NDArray, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate, kept_interval, two_sided
 from mechanisms.estimators.isotonic import falling_fit, rising_squares
-from mechanisms.number.grid import BINS
 
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
@@ -344,12 +343,14 @@ class QuantileRegion:
         and where reports show that the density changes from stratum to stratum, it is always half a
         stratum: most of the values may lie in a few strata, and anywhere in them.
 
-        In five of 64 strata that have 7/8 of the values, these may lie anywhere. If the function is
-        A, B and C on average in three strata in a row, it can reach a share between A and B in the
-        second one from its end on by at most (B − share)/(C − share) of its width: otherwise it
-        would rise by more than it does. The end is moved there, C being raised by two standard
-        errors. No theory gives five and 7/8. In simulations of values within two to five strata
-        they brought coverage from as little as 0 to 95 % and more.
+        In five of 64 strata, three of 32 or two of fewer that have 7/8 of the values, or may have
+        them by their errors, these may lie anywhere. If the function is A, B and C on average in
+        three strata in a row, it can reach a share between A and B in the second one from its end
+        on by at most (B − share)/(C − share) of its width: otherwise it would rise by more than it
+        does. The end is moved there, C being raised by two standard errors. No theory gives five
+        and 7/8. In simulations of values within two to five strata, or all alike, they brought
+        coverage from as little as 0 to 95 % and more, and did not change intervals of wide
+        distributions from 2,000 reports on.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
@@ -364,12 +365,12 @@ class QuantileRegion:
         noise = 4 / math.sqrt(float(self._precisions(self.tau).min()))
         known = self.in_gap | ((steep - flat) * width > noise)
         moved = inner + part * np.where(known, width / 2, min(width / 2, 32 * width**3))
-        if len(rises) > BINS:
-            five, rest = np.ones(5), (edges - inner) * slopes[1:-1]
-            crowded = np.convolve(rises, five, "same") > _CROWDED
-            most = edges + width * (0.5 - rest / (rest + steep * width + noise / 2))
-            around = np.convolve(crowded, five, "same") > 0
-            moved = np.where(around, np.maximum(moved, most), moved)
+        near = np.ones(max(2, len(rises) // 16 + 1))
+        crowded = np.convolve(rises, near) + noise / 2 > _CROWDED
+        rest = (edges - inner) * slopes[1:-1]
+        most = edges + width * (0.5 - rest / (rest + steep * width + noise / 2))
+        anywhere = np.convolve(crowded, near, "valid") > 0
+        moved = np.where(anywhere, np.maximum(moved, most), moved)
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
         end = side * float(moved[between].max())

@@ -115,6 +115,15 @@ def test_quantiles_within_three_64ths_are_covered(
     assert 64 * np.ptp(ends, axis=1).mean() < most
 
 
+@pytest.mark.parametrize(("n", "micro"), [(50, 4_000_000), (150, 4_000_000), (900, 1_000_000)])
+@pytest.mark.parametrize("tau", [0.1, 0.75, 0.9])
+def test_quantiles_of_few_values_that_are_all_alike_are_covered(
+    n: int, micro: int, tau: float
+) -> None:
+    ends = intervals(np.full(n, 0.5), [micro], tau)
+    check_covered(ends, 0.5, f"alike {n} {tau}")
+
+
 @pytest.mark.parametrize("tau", [0.25, 0.75])
 def test_quantiles_of_few_reports_are_covered_where_values_have_two_humps(tau: float) -> None:
     """Shares are near 0 or 1 one stratum further, and have far less noise there."""
