@@ -244,6 +244,7 @@ class Survival:
         """The middles of the strata, shape ``(B,)``."""
         return np.cumsum(self.strata.weights) - self.strata.weights / 2
 
+    @cached_property
     def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
         reports = self.strata.reports.astype(np.float64)
@@ -253,7 +254,7 @@ class Survival:
 
     def least_variance(self) -> float:
         """Return the smallest variance of values in [0, 1] that agrees with the estimate."""
-        survival, width = self.falling(), self.strata.weights
+        survival, width = self.falling, self.strata.weights
         before = np.concatenate(([1.0], survival[:-1]))
         after = np.concatenate((survival[1:], [0.0]))
         drop = before - after
@@ -266,12 +267,12 @@ class Survival:
         shares = self.strata.means[:, 0] / self.present
         contrast = np.stack((np.ones_like(shares), -shares), axis=1)
         errors = np.sqrt(self.strata.variances(contrast).max(axis=0)) / self.present
-        return Cdf(self.low + (self.high - self.low) * self.middles, 1 - self.falling(), errors)
+        return Cdf(self.low + (self.high - self.low) * self.middles, 1 - self.falling, errors)
 
     def quantile(self, tau: float, reports_by_level: tuple[int, ...]) -> Estimate:
         """Estimate the value below which a share ``tau`` of the values present lies."""
         knots = np.concatenate(([0.0], self.middles, [1.0]))
-        shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
+        shares = np.concatenate(([0.0], 1 - self.falling, [1.0]))
         # The middle of the flat, if the estimated distribution is flat at tau.
         last = np.interp(tau, shares, knots)
         first = np.interp(-tau, -shares[::-1], knots[::-1])
@@ -344,17 +345,18 @@ class QuantileRegion:
         stratum: most of the values may lie in a few strata, and anywhere in them.
 
         In five of 64 strata, three of 32 or two of fewer that have 7/8 of the values, or may have
-        them by their errors, these may lie anywhere. If the function is A, B and C on average in
-        three strata in a row, it can reach a share between A and B in the second one from its end
-        on by at most (B − share)/(C − share) of its width: otherwise it would rise by more than it
-        does. The end is moved there, C being raised by two standard errors. No theory gives five
-        and 7/8. In simulations of values within two to five strata, or all alike, they brought
-        coverage from as little as 0 to 95 % and more, and did not change intervals of wide
+        them by their errors, these may lie anywhere; also in two that have 7/8 of what six around
+        them have, if that is more than two standard errors. If the function is A, B and C on
+        average in three strata in a row, it can reach a share between A and B in the second one
+        from its end on by at most (B − share)/(C − share) of its width: otherwise it would rise by
+        more than it does. The end is moved there, C being raised by two standard errors. No theory
+        gives five and 7/8. In simulations of values within two to five strata, or all alike, they
+        brought coverage from as little as 0 to 95 % and more, and hardly changed intervals of wide
         distributions from 2,000 reports on.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
-        rises = np.diff(np.concatenate(([0.0], 1 - survival.falling(), [1.0])))
+        rises = np.diff(np.concatenate(([0.0], 1 - survival.falling, [1.0])))
         slopes = np.pad(rises / np.diff(knots), 1, "edge")
         steep, flat = (slopes[:-2], slopes[2:])[::-side]
         width = float(survival.strata.weights.max())
@@ -365,11 +367,13 @@ class QuantileRegion:
         noise = 4 / math.sqrt(float(self._precisions(self.tau).min()))
         known = self.in_gap | ((steep - flat) * width > noise)
         moved = inner + part * np.where(known, width / 2, min(width / 2, 32 * width**3))
-        near = np.ones(max(2, len(rises) // 16 + 1))
+        near, two = np.ones(max(2, len(rises) // 16 + 1)), np.ones(2)
         crowded = np.convolve(rises, near) + noise / 2 > _CROWDED
+        pairs, around = np.convolve(rises, two), np.convolve(rises, np.ones(6))[2:-2]
+        alike = (pairs > noise / 2) & (pairs > _CROWDED * around)
+        anywhere = np.convolve(crowded, near, "valid") + np.convolve(alike, two, "valid") > 0
         rest = (edges - inner) * slopes[1:-1]
         most = edges + width * (0.5 - rest / (rest + steep * width + noise / 2))
-        anywhere = np.convolve(crowded, near, "valid") > 0
         moved = np.where(anywhere, np.maximum(moved, most), moved)
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
@@ -398,7 +402,7 @@ class QuantileRegion:
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:
         """The shares below each stratum's thresholds, unbiased, and their inverse variances."""
-        fit = 1 - self.survival.falling()
+        fit = 1 - self.survival.falling
         shares = np.where(np.abs(fit - self.tau) <= _NEAR, self.tau, fit)
         below = self.survival.strata.means @ [-1.0, 1.0] / self.survival.present
         return below, self._precisions(shares)

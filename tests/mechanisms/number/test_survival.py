@@ -124,6 +124,12 @@ def test_quantiles_of_few_values_that_are_all_alike_are_covered(
     check_covered(ends, 0.5, f"alike {n} {tau}")
 
 
+@pytest.mark.parametrize("tau", [0.1, 0.25, 0.75])
+def test_quantiles_are_covered_where_half_of_the_values_is_alike(tau: float) -> None:
+    given = np.resize([0.02, 0.98], 8000)
+    check_covered(intervals(given, [6_000_000], tau), quantile(given, tau), f"two points {tau}")
+
+
 @pytest.mark.parametrize("tau", [0.25, 0.75])
 def test_quantiles_of_few_reports_are_covered_where_values_have_two_humps(tau: float) -> None:
     """Shares are near 0 or 1 one stratum further, and have far less noise there."""
