@@ -351,7 +351,7 @@ class QuantileRegion:
         from its end on by at most (B − share)/(C − share) of its width: otherwise it would rise by
         more than it does. The end is moved there, C being raised by two standard errors. No theory
         gives five and 7/8. In simulations of values within two to five strata, or all alike, they
-        brought coverage from as little as 0 to 95 % and more, and hardly changed intervals of wide
+        brought coverage from as little as 0 to 90 % and more, and hardly changed intervals of wide
         distributions from 2,000 reports on.
         """
         survival = self.survival
