@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from math import exp, expm1, log1p
 
-from mechanisms.errors import check_probability
-
 
 def differing_bits_epsilon(differing: int, f: float) -> float:
     """Return the epsilon of filters that differ in so many bits (at most 2 h), f in (0, 1)."""
-    check_probability("f", f)
     return differing * log1p(2 * (1 - f) / f)
 
 

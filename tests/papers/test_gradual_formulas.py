@@ -35,7 +35,6 @@ from papers.gradual_release.formulas import (
 from papers.gradual_release.noisy_sampling import NoisySampling, noisy_sampling_variance
 from papers.improved_christofides import worse_interval
 from papers.loloha import BinaryLoloha
-from papers.rappor import differing_bits_epsilon
 from papers.selection import hockey_stick
 
 
@@ -143,7 +142,6 @@ def test_answers_that_say_next_to_nothing_have_an_infinite_variance() -> None:
         lambda: hashing_variance(1.0, 1),
         lambda: noisy_sampling_variance(0.5, 0.9, 2, 10),
         lambda: BinaryLoloha(1.0, 1.0),
-        lambda: differing_bits_epsilon(2, 0.0),
         lambda: of_share("it", (1.0, 1.0), Assumed()).floor(0),
         lambda: bit_means(np.array([]), 4),
         lambda: worst_case_errors(0, -1.0, 0.5, 1.0),
