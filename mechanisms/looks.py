@@ -48,7 +48,7 @@ def spent(time: float, error: float = 0.05) -> float:
     >>> [round(spent(time), 6) for time in (0.2, 0.6, 1.0)]
     [1e-06, 0.007616, 0.05]
     """
-    return 2 * math.erfc(NormalDist().inv_cdf(1 - error / 4) / math.sqrt(2 * time))
+    return 2 * math.erfc(NormalDist().inv_cdf(1 - error / 4) / math.sqrt(2 * time)) if time else 0.0
 
 
 def boundaries(

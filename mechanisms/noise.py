@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import exp, expm1
 
+from mechanisms.errors import ParameterError
 from mechanisms.frozen import NamedTuple
 
 
@@ -36,3 +38,14 @@ class Noise(NamedTuple):
         equation 4 with the population fixed).
         """
         return self.yes + (categories - 1) * self.no
+
+
+def odds(epsilon: float) -> float:
+    """Return 1/(e^ε − 1), which neither overflows nor cancels, of a positive epsilon.
+
+    >>> odds(800.0) < 1e-300 < odds(1e-300)
+    True
+    """
+    if not epsilon > 0:
+        raise ParameterError(f"epsilon must be positive, not {epsilon}")
+    return exp(-epsilon) / -expm1(-epsilon)

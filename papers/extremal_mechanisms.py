@@ -42,7 +42,7 @@ def optimal_channel(loss: Loss, epsilon: float) -> tuple[Floats, float]:
     # An entry is c_y + (e^ε − 1) v_xy with 0 ≤ v_xy ≤ c_y. Rows sum to one if and only if the sum
     # of v is the same in all, w, and Σ c_y + (e^ε − 1) w = 1: in these terms small epsilons are no
     # worse conditioned than others. All are scaled for large ones.
-    size, gap = len(costs), math.expm1(epsilon)
+    size, gap = len(costs), math.expm1(min(epsilon, 700))
     scale = max(1.0, gap)
     # Variables: c (size), v (size * size, by input), w.
     objective = np.concatenate([costs.sum(axis=0), gap * costs.ravel(), [0.0]]) / scale

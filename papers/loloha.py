@@ -25,6 +25,7 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.errors import ParameterError
 from mechanisms.exact import log_ratio
 from mechanisms.randomness import Source
 
@@ -48,6 +49,10 @@ class BinaryLoloha:
     permanent: float
     first: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.first < self.permanent:
+            raise ParameterError(f"first must lie in (0, {self.permanent}), not {self.first}")
+
     @property
     def claimed(self) -> float:
         """The claim for all reports together: g ε∞."""
@@ -56,8 +61,8 @@ class BinaryLoloha:
     @property
     def instantaneous(self) -> float:
         """The epsilon of a report about its permanent response: ε_IRR, for two cells."""
-        whole, part = math.exp(self.permanent), math.exp(self.first)
-        return math.log((whole * part - 1) / (whole - part))
+        both, rest = -(self.permanent + self.first), self.first - self.permanent
+        return self.first + math.log(math.expm1(both) / math.expm1(rest))
 
     @property
     def kept(self) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import exp, fsum, inf, isfinite
 
-from mechanisms.arrays import Floats, Ints
+from mechanisms.arrays import Floats, Ints, np
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError, check_at_least
 
@@ -38,8 +38,6 @@ def float_flips(exponents: Sequence[float]) -> list[float]:
     positive, so that nothing cancels, and is integrated by a Gauss rule on panels on which it falls
     by no more than a factor of e².
     """
-    import numpy as np
-
     values, places, counts = np.unique(
         np.asarray(exponents, dtype=np.float64), return_inverse=True, return_counts=True
     )
@@ -57,8 +55,6 @@ def float_flips(exponents: Sequence[float]) -> list[float]:
 
 def _panels(chances: Floats, counts: Ints) -> Iterator[tuple[Floats, Floats]]:
     """Yield nodes and weights that cover [0, 1] as far as the integrand counts."""
-    import numpy as np
-
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     nodes, weights = (nodes + 1) / 2, weights / 2
     # The largest factor is left out of one integral and cannot end it.

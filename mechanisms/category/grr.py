@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
-from mechanisms.arrays import Floats, Ints
+from mechanisms.arrays import Floats, Ints, np
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
@@ -66,8 +66,6 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     def matrix(self, level: int) -> Floats:
         """Return the probability of each cell of a count vector, by category."""
-        import numpy as np
-
         [(p, q)] = self.probabilities(level)
         matrix = np.full((self.domain_size, self.domain_size), q)
         np.fill_diagonal(matrix, p)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from math import expm1
 
-from mechanisms.arrays import Floats, Ints
+from mechanisms.arrays import Floats, Ints, np
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
@@ -16,7 +15,7 @@ from mechanisms.chains.symbols import MAX_SYMBOLS
 from mechanisms.errors import ParameterError, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.noise import Noise
+from mechanisms.noise import Noise, odds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,8 +98,6 @@ class HadamardResponse(FrequencyOracle):
         return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
 
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        import numpy as np
-
         row, block = np.divmod(np.arange(self.domain_size), self.chain.blocks)
         blocks = walsh_hadamard(table.reshape(len(table), self.chain.blocks, -1))
         return (blocks[:, block, row + 1] + blocks[:, block, 0]) // 2, table.sum(axis=1)
@@ -110,8 +107,6 @@ class HadamardResponse(FrequencyOracle):
 
     def concerned(self, table: Ints) -> Concerned:
         """Only reports in the block of a category are about it: half of the others support it."""
-        import numpy as np
-
         from mechanisms.estimators.frequency import Concerned
 
         sums = table.reshape(len(table), self.chain.blocks, -1).sum(axis=2)
@@ -121,15 +116,11 @@ class HadamardResponse(FrequencyOracle):
 
     def support_pairs(self) -> Floats:
         """Return (1 + p − q)/2 and 1/2: a report in the block adds 1/(p − q) or −1/(p − q)."""
-        import numpy as np
-
         p, q = super().support_pairs().T
         return np.column_stack([(1 + p - q) / 2, np.full(len(p), 0.5)])
 
     def scores(self, level: int) -> Scores:
         """Return those of a report in the block, and 0 of one that is in another block."""
-        import numpy as np
-
         from mechanisms.experiments import Scores
 
         p, q = map(float, self.exact(level)[0])
@@ -143,8 +134,6 @@ class HadamardResponse(FrequencyOracle):
         )
 
     def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
-        import numpy as np
-
         p, q = self.probabilities(level)[0]
         if self.blocks == 1:
             return np.ones_like(shares), p + q
@@ -192,4 +181,5 @@ def best_blocks(epsilon: float, domain_size: int) -> int:
 
 def response_variance(epsilon: float, blocks: int) -> float:
     """Return n times the variance of a rare category's share, averaged over the blocks."""
-    return (1 + 2 * blocks / expm1(min(epsilon, 300.0))) ** 2 / blocks
+    scale = 1 + 2 * blocks * odds(epsilon)
+    return scale * scale / blocks

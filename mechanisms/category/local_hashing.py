@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import expm1, isqrt
+from math import isqrt
 
-from mechanisms.arrays import Any, Floats, Ints, Words
+from mechanisms.arrays import Any, Floats, Ints, Words, np
 from mechanisms.base import ChainCoins, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
-from mechanisms.errors import ParameterError, check_epsilon, check_int
+from mechanisms.errors import ParameterError, check_at_least, check_epsilon, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.noise import Noise
+from mechanisms.noise import Noise, odds
 from mechanisms.randomness import Source
 
 #: Cells of a count vector, at most: a plan allows no more either.
@@ -119,8 +119,6 @@ class LocalHashing(ChainCoins, FrequencyOracle):
         return self.hashes
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        import numpy as np
-
         return (self.coins_of(chains) % np.uint64(self.hashes)).astype(np.int64)
 
     @property
@@ -130,8 +128,6 @@ class LocalHashing(ChainCoins, FrequencyOracle):
     @cached_property
     def _lines(self) -> Ints:
         """Return the hashes but that to one bucket, by line: ``(lines, buckets - 1)``."""
-        import numpy as np
-
         g, numbers = self.buckets, np.arange(1, self.hashes)
         inverse = np.array([pow(each, -1, g) if each else 0 for each in range(g)])
         # The multiple of each hash whose first digit that is not 0 is 1.
@@ -173,8 +169,6 @@ class LocalHashing(ChainCoins, FrequencyOracle):
         return found
 
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
-        import numpy as np
-
         ones = [hits(counts, self.domain_size, self.buckets) for counts in table]
         return np.array(ones), table.sum(axis=1)
 
@@ -215,7 +209,9 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
 
 def hashing_variance(epsilon: float, buckets: int) -> float:
     """Return n times the variance of the share of a rare category."""
-    return (1 + buckets / expm1(min(epsilon, 300.0))) ** 2 / (buckets - 1)
+    check_at_least("buckets", buckets, 2)
+    scale = 1 + buckets * odds(epsilon)
+    return scale * scale / (buckets - 1)
 
 
 def hits(counts: Ints, m: int, g: int) -> Ints:
@@ -226,8 +222,6 @@ def hits(counts: Ints, m: int, g: int) -> Ints:
     Σ_s ω^(k s·v) Σ_y N[s, y] ω^(−k y) / g: Fourier transforms over buckets and over the digits of
     hashes, whose values at −k v are read off; exact up to 10**12 reports, by rounding.
     """
-    import numpy as np
-
     t = digits(m, g)
     places = np.array(np.unravel_index(np.arange(m), (g,) * t))
     scale = g ** np.arange(t - 1, -1, -1)

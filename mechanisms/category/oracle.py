@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 
-from mechanisms.arrays import Floats, Ints, Words
+from mechanisms.arrays import Floats, Ints, Words, np
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
@@ -102,8 +102,6 @@ class FrequencyOracle(CategoryMechanism):
         return answer_scores((p, q))
 
     def scored(self, counts: Ints, level: int, context: Context) -> Iterator[Scored]:
-        import numpy as np
-
         from mechanisms.experiments import Scored, answer_scores
 
         table = np.zeros((self.levels, self.count_length), dtype=np.int64)
@@ -125,8 +123,6 @@ class FrequencyOracle(CategoryMechanism):
         >>> OptimizedUnaryEncoding(1.0, 3).variances(0, [1.0, 0.0, 0.0]).round(4)
         array([4.6827, 3.6827, 3.6827])
         """
-        import numpy as np
-
         true = np.asarray(shares, dtype=np.float64)
         p, q = self.support_pairs()[level]
         answered, likely = self._answered(level, true)
@@ -137,14 +133,10 @@ class FrequencyOracle(CategoryMechanism):
 
     def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
         """Return the share of reports about each category, and that of those who have it."""
-        import numpy as np
-
         return np.ones_like(shares), 0.0
 
     def extremes(self, level: int) -> tuple[float, float]:
         """Return n times the largest variances of a share, at true shares of 0 and of 1."""
-        import numpy as np
-
         corners = np.zeros((len(self._others) + 1, self.domain_size))
         for corner, place in zip(corners, (0, *self._others), strict=True):
             corner[place] = 1
@@ -188,8 +180,6 @@ class FrequencyOracle(CategoryMechanism):
 
 def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Item]:
     """Yield estimated shares that sum to one, with consistent ones to show."""
-    import numpy as np
-
     from mechanisms.estimators.frequency import consistent_shares
     from mechanisms.items import Item
 
@@ -224,8 +214,6 @@ def category(symbol: Any, domain_size: int) -> int:
 
 def category_array(symbols: Any, domain_size: int) -> Ints:
     """Return categories as an ``int64`` array, after a check of their range."""
-    import numpy as np
-
     given = np.asarray(symbols)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ParameterError("symbols must be one row of integers")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
-from mechanisms.arrays import Any, Words
+from mechanisms.arrays import Any, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.bits import BitChain, BitLadder, one_sided_bit, symmetric_bit
@@ -52,8 +52,6 @@ class _UnaryEncoding(FrequencyOracle):
         return 1 << category(symbol, self.domain_size)
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
-        import numpy as np
-
         index = category_array(symbols, self.domain_size)
         out = np.zeros((len(index), self.chain.words), dtype=np.uint64)
         out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)

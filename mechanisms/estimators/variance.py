@@ -2,16 +2,18 @@
 
 All are of one report: divide by n for the variance of the estimate from n reports. Values are fixed
 and the randomization is random; p > q are the probabilities of "yes" of a client of whom it is true
-and of another one. Numbers lie in [0, 1]; on a range of another length the variance is multiplied
-by the square of the length (by 4 on [-1, 1], as the papers have it).
+and of another one. Answers with p = q say nothing: their variance is infinite. Numbers lie in
+[0, 1]; on a range of another length the variance is multiplied by the square of the length (by 4 on
+[-1, 1], as the papers have it).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from mechanisms.arrays import Floats
-from mechanisms.errors import check_int
+from mechanisms.arrays import Floats, np
+from mechanisms.errors import check_at_least, check_int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ def share_variance(p: float, q: float, share: float) -> float:
     >>> share_variance(0.75, 0.25, 0.1)
     0.75
     """
-    return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+    noise = share * p * (1 - p) + (1 - share) * q * (1 - q)
+    return noise / (p - q) / (p - q) if p != q else math.inf
 
 
 def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike) -> float:
@@ -34,8 +37,6 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
 
     The sum of w² times the noise of each bit, plus what rounding to the grid of the bits adds.
     """
-    import numpy as np
-
     x, bits = np.asarray(values, dtype=np.float64), len(pairs)
     means = bit_means(x, bits)
     weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
@@ -52,9 +53,8 @@ def bit_means(values: Floats, bits: int) -> Floats:
 
     Numbers are rounded at random to one of 2**bits points such that they keep their mean.
     """
-    import numpy as np
-
     check_int("bits", bits, 1, 53)
+    check_at_least("the number of values", len(values), 1)
     scaled = values * (2.0**bits - 1)
     below = np.floor(scaled)
     rest = scaled - below

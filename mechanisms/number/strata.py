@@ -26,7 +26,6 @@ from mechanisms.arrays import Floats, Ints, NDArray, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate, kept_interval, two_sided
 from mechanisms.estimators.isotonic import falling_fit, rising_squares
-from mechanisms.number.grid import BINS
 
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
@@ -40,9 +39,11 @@ _NEAR = 0.15
 _RATIOS = (5.0, 40.0)
 #: The second region of a gap is less than so many times as wide as the first.
 _GROWTH = 1.6
-#: Values are crowded where so large a share of them lies within five strata of 64: more than an
+#: Values are crowded in five strata of 64 that have so large a share of them: more than an
 #: exponential distribution with a mean of 5 % of the range has there, or a normal one with 3 %.
 _CROWDED = 0.875
+#: Strata without which crowded values cannot be told from a wide distribution with one hump.
+_ENOUGH = 16
 #: Critical value in a gap, by the chi-square quantile.
 _EDGE = 1.7
 #: Levels, and the critical value of a monotone function at a point by the chi-square quantile.
@@ -245,6 +246,7 @@ class Survival:
         """The middles of the strata, shape ``(B,)``."""
         return np.cumsum(self.strata.weights) - self.strata.weights / 2
 
+    @cached_property
     def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
         reports = self.strata.reports.astype(np.float64)
@@ -254,7 +256,7 @@ class Survival:
 
     def least_variance(self) -> float:
         """Return the smallest variance of values in [0, 1] that agrees with the estimate."""
-        survival, width = self.falling(), self.strata.weights
+        survival, width = self.falling, self.strata.weights
         before = np.concatenate(([1.0], survival[:-1]))
         after = np.concatenate((survival[1:], [0.0]))
         drop = before - after
@@ -267,12 +269,12 @@ class Survival:
         shares = self.strata.means[:, 0] / self.present
         contrast = np.stack((np.ones_like(shares), -shares), axis=1)
         errors = np.sqrt(self.strata.variances(contrast).max(axis=0)) / self.present
-        return Cdf(self.low + (self.high - self.low) * self.middles, 1 - self.falling(), errors)
+        return Cdf(self.low + (self.high - self.low) * self.middles, 1 - self.falling, errors)
 
     def quantile(self, tau: float, reports_by_level: tuple[int, ...]) -> Estimate:
         """Estimate the value below which a share ``tau`` of the values present lies."""
         knots = np.concatenate(([0.0], self.middles, [1.0]))
-        shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
+        shares = np.concatenate(([0.0], 1 - self.falling, [1.0]))
         # The middle of the flat, if the estimated distribution is flat at tau.
         last = np.interp(tau, shares, knots)
         first = np.interp(-tau, -shares[::-1], knots[::-1])
@@ -344,26 +346,40 @@ class QuantileRegion:
         and where reports show that the density changes from stratum to stratum, it is always half a
         stratum: most of the values may lie in a few strata, and anywhere in them.
 
-        If 7/8 of the values lie within five of 64 strata, an end is moved to the next middle of a
-        stratum and by half a stratum more: two middles say too little about where values lie
-        between them. No theory gives five and 7/8. In simulations of values within two strata they
-        brought coverage from 64 to 97 %, and hardly changed intervals of wider distributions.
+        In five of 64 strata, three of 32 or two of 16 that have 7/8 of the values, less half a
+        standard error, these may lie anywhere. So may they in two of 32 or 64 that have 7/8 of what
+        six around them have, if that is more than two standard errors. If the function is A, B and
+        C on average in three strata in a row, it can reach a share between A and B in the second
+        one from its end on by at most (B − share)/(C − share) of its width: otherwise it would rise
+        by more than it does. The end is moved there, C being raised by two standard errors. Two of
+        eight strata or fewer have 7/8 of many wide distributions, and show nothing.
+
+        No theory gives five, 7/8 and half an error. In simulations of values within two to five
+        strata, or all alike, they brought coverage from as little as 0 to 80 % and more, and made
+        intervals of wide distributions hardly longer.
         """
         survival = self.survival
         knots = np.concatenate(([0.0], survival.middles, [1.0]))
-        rises = np.diff(np.concatenate(([0.0], 1 - survival.falling(), [1.0])))
+        rises = np.diff(np.concatenate(([0.0], 1 - survival.falling, [1.0])))
         slopes = np.pad(rises / np.diff(knots), 1, "edge")
         steep, flat = (slopes[:-2], slopes[2:])[::-side]
         width = float(survival.strata.weights.max())
         part = np.clip((steep - flat) / np.maximum(steep, 1e-300), 0.0, 1.0)
         edges = side * (knots[1:] if side > 0 else knots[:-1])
+        inner = np.minimum(edges, side * end)
         # Two standard errors of a difference of two rises, each of two strata.
         noise = 4 / math.sqrt(float(self._precisions(self.tau).min()))
         known = self.in_gap | ((steep - flat) * width > noise)
-        most = np.where(known, width / 2, min(width / 2, 32 * width**3))
-        moved = np.minimum(edges, side * end) + part * most
-        crowded = len(rises) > BINS and np.convolve(rises, np.ones(5), "same") > _CROWDED
-        moved = np.where(crowded, edges + width / 2, moved)
+        moved = inner + part * np.where(known, width / 2, min(width / 2, 32 * width**3))
+        if (count := len(survival.middles)) >= _ENOUGH:
+            near, two = np.ones(max(2, count // 16 + 1)), np.ones(2)
+            crowded = np.convolve(rises, near) + noise / 8 > _CROWDED
+            pairs, around = np.convolve(rises, two), np.convolve(rises, np.ones(6))[2:-2]
+            alike = (pairs > noise / 2) & (pairs > _CROWDED * around) & (count > _ENOUGH)
+            anywhere = np.convolve(crowded, near, "valid") + np.convolve(alike, two, "valid") > 0
+            rest = (edges - inner) * slopes[1:-1]
+            most = edges + width * (0.5 - rest / (rest + steep * width + noise / 2))
+            moved = np.where(anywhere, np.maximum(moved, most), moved)
         # An end lies beyond those of all lower levels.
         between = (knots[1:] >= min(end, self.at)) & (knots[:-1] <= max(end, self.at))
         end = side * float(moved[between].max())
@@ -391,7 +407,7 @@ class QuantileRegion:
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:
         """The shares below each stratum's thresholds, unbiased, and their inverse variances."""
-        fit = 1 - self.survival.falling()
+        fit = 1 - self.survival.falling
         shares = np.where(np.abs(fit - self.tau) <= _NEAR, self.tau, fit)
         below = self.survival.strata.means @ [-1.0, 1.0] / self.survival.present
         return below, self._precisions(shares)

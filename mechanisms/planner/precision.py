@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mechanisms.arrays import np
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.planner.targets import Assumed, Precision
@@ -87,8 +88,6 @@ def conversion(mechanism: Mechanism, level: int, share: float) -> Precision:
     >>> round(conversion(funnel, 0, 0.6).width(10**4) / 2, 4)
     0.0199
     """
-    import numpy as np
-
     from mechanisms.estimators.ratios import conversions
 
     known: Any = mechanism

@@ -71,6 +71,7 @@ class Precision:
             raise ParameterError(f"{self.what} has no detection floor: ask for width or error")
         if self.ends is None:
             return FLOOR_ERRORS * self.standard_error(n)
+        check_at_least("n", n, 1)
         no, yes = self.ends
         return ShareNoise(n, n * no, ((n, yes - no),), 0.0).floor
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from math import isfinite
 
 from mechanisms import coins
-from mechanisms.arrays import Ints, Words
+from mechanisms.arrays import Ints, Words, np
 from mechanisms.base import NO_ID, Epsilon, Mechanism
 from mechanisms.chains.bits import BitChain, changed_ratio, symmetric_bit
 from mechanisms.errors import ParameterError, check_int
@@ -138,8 +138,6 @@ class Rappor(Mechanism):
         return 1, min(self.hashes, self.bits)
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        import numpy as np
-
         hashes = coins.hash_ids(pseudonyms, self._domain)
         return (hashes % np.uint64(self.cohorts)).astype(np.int64)
 
@@ -162,8 +160,6 @@ class Rappor(Mechanism):
         return self.filter_of(symbol, self.cohort(pseudonym))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
-        import numpy as np
-
         if not isinstance(symbols, list | tuple) and np.ndim(symbols) != 1:
             raise ParameterError("strings must be one row")
         width = 8 * self.chain.words

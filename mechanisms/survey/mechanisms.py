@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
-from mechanisms.arrays import ArrayLike, Ints
+from mechanisms.arrays import ArrayLike, Ints, np
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
@@ -89,8 +89,6 @@ class SurveyMechanism(CategoryMechanism):
         yield Item("share", "yes", replace(self.share(counts), reach=self.reaches()))
 
     def scores(self, level: int) -> Scores:
-        import numpy as np
-
         from mechanisms.experiments import Scores
 
         design = self.design(level)

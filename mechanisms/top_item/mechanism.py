@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import lcm
 
-from mechanisms.arrays import Any, Bytes, Floats, Ints, Words
+from mechanisms.arrays import Any, Bytes, Floats, Ints, Words, np
 from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import SymbolChain
@@ -58,8 +58,6 @@ class TopItemMechanism(FrequencyOracle):
         return self.chain.exact[level]
 
     def support_pairs(self) -> Floats:
-        import numpy as np
-
         return np.array(self.chain.exact, dtype=np.float64)
 
     def noise(self, level: int) -> Noise | None:
@@ -83,8 +81,6 @@ class TopItemMechanism(FrequencyOracle):
     def log_ratios(
         self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
     ) -> Floats:
-        import numpy as np
-
         kept, other = self.release(level)
         logs = []
         for value in values:
@@ -103,8 +99,6 @@ class TopItemMechanism(FrequencyOracle):
 
     def count_rows(self, symbols: Any) -> Ints:
         """Return ``(n, items)`` clipped counts as ``int64``, after a check."""
-        import numpy as np
-
         try:
             given = np.asarray(symbols)
         except ValueError:
@@ -120,8 +114,6 @@ class TopItemMechanism(FrequencyOracle):
 
 def uniforms_below(bound: int, n: int, source: Source) -> Ints:
     """Return ``(n,)`` uniform integers in [0, bound), by rejection."""
-    import numpy as np
-
     words = source.words(n)
     limit = GRAINS - GRAINS % bound
     while limit < GRAINS and (off := np.flatnonzero(words >= np.uint64(limit))).size:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import lcm
 
-from mechanisms.arrays import Ints, Words
+from mechanisms.arrays import Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import spread
 from mechanisms.chains.symbols import (
@@ -149,8 +149,6 @@ class PermuteAndFlip(TopItemMechanism):
         return flip([self.table[best - count] for count in counts], source)
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        import numpy as np
-
         counts = self.count_rows(symbols)
         # The largest word that accepts: 2**64 itself is no 64-bit number.
         accepts = np.array([threshold - 1 for threshold in self.table], dtype=np.uint64)

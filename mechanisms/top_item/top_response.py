@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cached_property
 
-from mechanisms.arrays import Ints, Words
+from mechanisms.arrays import Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.estimators.variance import share_variance
@@ -91,8 +91,6 @@ class TopResponse(TopItemMechanism):
         return [item for item, count in enumerate(counts) if count == best]
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        import numpy as np
-
         counts = self.count_rows(symbols)
         tied = counts == counts.max(axis=1, initial=0)[:, None]
         many = tied.sum(axis=1)

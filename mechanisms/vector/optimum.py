@@ -7,9 +7,8 @@ positive, those of a whole report.
 
 from __future__ import annotations
 
-import math
-
 from mechanisms.errors import ParameterError, check_at_least
+from mechanisms.noise import odds
 
 #: Half of the mean difference E|X−X'| of two values of [0, 1], uniformly distributed.
 UNIFORM_SPREAD = 1 / 6
@@ -17,10 +16,7 @@ UNIFORM_SPREAD = 1 / 6
 
 def answer_noise(epsilon: float) -> float:
     """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer."""
-    if not epsilon > 0:
-        raise ParameterError(f"epsilon must be positive, not {epsilon}")
-    # By exponentials of -ε, which neither overflow nor cancel.
-    return math.exp(-epsilon) / math.expm1(-epsilon) ** 2
+    return odds(epsilon) * (1 + odds(epsilon))
 
 
 def sampled_vector_variance(

@@ -15,6 +15,7 @@ from math import exp, expm1, log1p
 from typing import NamedTuple
 
 from mechanisms.errors import check_at_least, check_epsilon
+from mechanisms.vector.optimum import answer_noise
 
 #: The largest epsilon of the closed forms.
 MAX_EPSILON = 700
@@ -23,7 +24,7 @@ MAX_EPSILON = 700
 def bit_noise(epsilon: float) -> float:
     """Return e^ε/(e^ε − 1)², the variance of one debiased binary response."""
     check_epsilon(epsilon, MAX_EPSILON)
-    return exp(-epsilon) / expm1(-epsilon) ** 2
+    return answer_noise(epsilon)
 
 
 def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> float:

@@ -20,6 +20,7 @@ from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least
+from mechanisms.noise import odds
 from papers.gradual_release.comparison import bit_noise
 
 #: Probabilities given as floats may miss what they stand for by so much.
@@ -128,16 +129,14 @@ def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
     """
     n, m = sum(counts) or nan, len(counts)
     # λ + (m λ − 1)/(e^ε − 1), where m λ − 1 is computed from counts without rounding.
-    return [count / n + (m * count - n) / n * exp(-epsilon) / -expm1(-epsilon) for count in counts]
+    return [count / n + (m * count - n) / n * odds(epsilon) for count in counts]
 
 
 def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
     """Return the variance of an estimated share, given the values (appendix G, its diagonal)."""
     check_at_least("n", n, 1)
-    down = exp(-epsilon)
-    holders = share * (domain_size - 1) * down
-    others = (1 - share) * down * (1 + (domain_size - 2) * down)
-    return (holders + others) / expm1(-epsilon) ** 2 / n
+    odd, others = odds(epsilon), domain_size - 1
+    return (share * others * (1 + odd) + (1 - share) * (1 + others * odd)) * odd / n
 
 
 def response_mean(low: float, high: float, epsilon: float, share_high: float) -> float:
@@ -146,7 +145,7 @@ def response_mean(low: float, high: float, epsilon: float, share_high: float) ->
     ``share_high`` of the reports say ``high``. Equation 70, corrected: it multiplies the estimated
     share by h where (h − l) belongs.
     """
-    share = share_high + (2 * share_high - 1) * exp(-epsilon) / -expm1(-epsilon)
+    share = share_high + (2 * share_high - 1) * odds(epsilon)
     return low + (high - low) * share
 
 
@@ -175,7 +174,7 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
     ones = Counter(epsilon for report, epsilon in zip(reports, epsilons, strict=True) if report)
     noise = {epsilon: bit_noise(epsilon) for epsilon in sizes}
     set_bits = {
-        epsilon: ones[epsilon] + (2 * ones[epsilon] - n) / expm1(epsilon)
+        epsilon: ones[epsilon] + (2 * ones[epsilon] - n) * odds(epsilon)
         for epsilon, n in sizes.items()
     }
     least = min(noise.values(), default=nan)

@@ -354,18 +354,25 @@ def _compared(part: RangePart, other: RangePart, under: float | None) -> Iterato
 def _tested(kind: str, found: Estimate, metric: CompiledMetric, *, beyond: bool) -> Estimate:
     """Return an estimate with the interval of a test if it is a share of few reports or chances.
 
-    An estimated error is too small if by chance no report says yes. The test is not for mechanisms
-    whose reports say yes, no or nothing (those of another block): how many say nothing is not known
-    here. ``beyond``: whether the interval may end outside of [0, 1].
+    An estimated error is too small if by chance no report says yes. Some mechanisms also have
+    reports that say nothing, those of another block. How many these are is seen by the estimated
+    error alone: it is the error of the reports that say yes or no, less the holders. Their test has
+    at least the variance that the holders alone have. ``beyond``: whether the interval may end
+    outside of [0, 1].
     """
     of_levels = enumerate(found.reports_by_level)
     used = [(n, each) for at, n in of_levels if n and (each := metric.mechanism.noise(at))]
-    # The scores of a yes and of a no, ``over`` and ``1 - under``, alone have this variance.
-    two = all(math.isclose(e.no, e.over * (e.under - 1), abs_tol=1e-6) for _, e in used)
-    if kind != "share" or not used or not two or not found.scores:
+    if kind != "share" or not used or not found.scores:
         return replace(found, region=None) if beyond and found.scores else found
+    slopes = tuple((n, each.over - each.under) for n, each in used)
     base, step = sum(n * each.no for n, each in used), max(each.step for _, each in used)
-    noise = ShareNoise(found.n, base, tuple((n, each.yes - each.no) for n, each in used), step)
+    least = None
+    # The scores of a yes and of a no, ``over`` and ``1 - under``, alone have this variance.
+    if not all(math.isclose(e.no, e.over * (e.under - 1), abs_tol=1e-6) for _, e in used):
+        share = min(max(found.value, 0.0), 1.0)
+        base = (found.n * found.standard_error) ** 2 - share * sum(n * each for n, each in slopes)
+        least = ShareNoise(found.n, 0.0, tuple((n, each.yes) for n, each in used), step)
+    noise = ShareNoise(found.n, base, slopes, step, least)
     return replace(found, region=share_region(found.value, noise, beyond=beyond))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 from mechanisms.category.hadamard import response_variance
 from mechanisms.category.local_hashing import hashing_variance
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.estimators.variance import bit_means
-from mechanisms.looks import drift_of
+from mechanisms.estimators.variance import bit_means, share_variance
+from mechanisms.looks import drift_of, spent
 from mechanisms.ordinal.sizes import end_size, middle_floor
-from papers.bipartite_randomized_response import loss_ratios
+from mechanisms.planner.targets import Assumed, of_share
+from papers.bipartite_randomized_response import equidistant, loss_ratios
 from papers.exponential_randomized_response import worst_case_errors
+from papers.extremal_mechanisms import optimal_channel
 from papers.gradual_release.comparison import bit_noise
 from papers.gradual_release.formulas import (
     bit_degradation,
@@ -29,8 +32,9 @@ from papers.gradual_release.formulas import (
     response_share_variance,
     response_shares,
 )
-from papers.gradual_release.noisy_sampling import NoisySampling
+from papers.gradual_release.noisy_sampling import NoisySampling, noisy_sampling_variance
 from papers.improved_christofides import worse_interval
+from papers.loloha import BinaryLoloha
 from papers.selection import hockey_stick
 
 
@@ -115,6 +119,15 @@ def test_epsilons_whose_powers_overflow() -> None:
     assert response_variance(1e4, 4) == hashing_variance(1e4, 5) == 0.25
     assert NoisySampling(1e4, 1e4, 2).wrong == pytest.approx((0, 0))
     assert hockey_stick([0.5, 0.5], [0.0, 1.0], 1e4) == 0.5
+    assert BinaryLoloha(1e4, 2.0).instantaneous == 2
+    assert optimal_channel(equidistant(3), 1e4)[1] == pytest.approx(0)
+
+
+def test_answers_that_say_next_to_nothing_have_an_infinite_variance() -> None:
+    assert share_variance(0.5, 0.5, 0.1) == bit_noise(1e-300) == math.inf
+    assert response_variance(1e-300, 4) == hashing_variance(1e-300, 5) == math.inf
+    assert response_share_variance(3, 1e-300, 0.5, 10) == math.inf
+    assert spent(0.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -122,6 +135,15 @@ def test_epsilons_whose_powers_overflow() -> None:
     [
         lambda: relaxation(2, 800.0, 60.0),
         lambda: response_share_variance(3, 1.0, 0.5, 0),
+        lambda: response_share_variance(3, 0.0, 0.5, 10),
+        lambda: response_shares(0.0, [1, 3]),
+        lambda: response_mean(0, 1, 0.0, 0.5),
+        lambda: response_variance(0.0, 4),
+        lambda: hashing_variance(1.0, 1),
+        lambda: noisy_sampling_variance(0.5, 0.9, 2, 10),
+        lambda: BinaryLoloha(1.0, 1.0),
+        lambda: of_share("it", (1.0, 1.0), Assumed()).floor(0),
+        lambda: bit_means(np.array([]), 4),
         lambda: worst_case_errors(0, -1.0, 0.5, 1.0),
         lambda: worse_interval(1.0, 0.1, 0),
         lambda: bit_means(np.array([0.5]), 54),

@@ -96,11 +96,55 @@ def test_quantiles_are_covered_where_density_falls(
     check_covered(ends, quantile(values, tau), f"{n} {shape} {tau}")
 
 
-@pytest.mark.parametrize(("values", "tau"), [([1, 1, 19, 19, 19], 0.5), ([0, 1, 2, 3, 4], 0.9)])
-def test_quantiles_within_two_64ths_are_covered(values: list[int], tau: float) -> None:
-    """Values are in tenths of a 64th, from the middle of the range on."""
+@pytest.mark.parametrize(
+    ("values", "tau", "most"),
+    [
+        ([1, 1, 19, 19, 19], 0.5, 2.1),
+        ([0, 1, 2, 3, 4], 0.9, 1.7),
+        ([6, 6, 24, 24, 24], 0.9, 1.9),
+        ([4, 15, 29], 0.75, 2.0),
+    ],
+)
+def test_quantiles_within_three_64ths_are_covered(
+    values: list[int], tau: float, most: float
+) -> None:
+    """Values are in tenths of a 64th, from the middle of the range on, and ``most`` is in 64ths."""
     given = np.resize(values, 8000) / 640 + 0.5
-    check_covered(intervals(given, [6_000_000], tau), quantile(given, tau), f"crowded {tau}")
+    ends = intervals(given, [6_000_000], tau)
+    check_covered(ends, quantile(given, tau), f"crowded {tau}")
+    assert 64 * np.ptp(ends, axis=1).mean() < most
+
+
+@pytest.mark.parametrize(("n", "micro"), [(400, 4_000_000), (600, 2_000_000)])
+@pytest.mark.parametrize("tau", [0.1, 0.75, 0.9])
+def test_quantiles_of_few_values_that_are_all_alike_are_covered(
+    n: int, micro: int, tau: float
+) -> None:
+    ends = intervals(np.full(n, 0.5), [micro], tau)
+    check_covered(ends, 0.5, f"alike {n} {tau}")
+
+
+@pytest.mark.parametrize(
+    ("n", "micro", "most"),
+    [(150, 4_000_000, 0.13), (500, 1_000_000, 0.102), (900, 1_000_000, 0.09)],
+)
+def test_values_that_only_seem_crowded_have_short_intervals(
+    n: int, micro: int, most: float
+) -> None:
+    """Few strata, or few reports in each, hardly tell an exponential distribution from one value.
+
+    The longest are 1.15 times as long as if no values were ever taken to be crowded.
+    """
+    values = stats.expon(scale=0.1).ppf((np.arange(n) + 0.5) / n)
+    ends = intervals(np.minimum(values, 1), [micro], 0.25)
+    check_covered(ends, quantile(values, 0.25), f"exponential {n}")
+    assert np.ptp(ends, axis=1).mean() < most
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.25, 0.75])
+def test_quantiles_are_covered_where_half_of_the_values_is_alike(tau: float) -> None:
+    given = np.resize([0.02, 0.98], 8000)
+    check_covered(intervals(given, [6_000_000], tau), quantile(given, tau), f"two points {tau}")
 
 
 @pytest.mark.parametrize("tau", [0.25, 0.75])

@@ -193,16 +193,39 @@ def test_few_reports_are_covered(mechanism: str, epsilon: float, having: tuple[i
     assert covering.min() >= 0.95
 
 
-def test_reports_that_may_say_nothing_of_a_value_have_no_test() -> None:
-    """Those of hadamard are about one block of categories: they say yes, no or nothing."""
-    hadamard = {"name": "hadamard", "domain_size": 4, "blocks": 2}
-    made = plan(1, 10, category("colour", 4, 2.0) | {"mechanism": hadamard})
-    table = np.full((1, made.metrics[0].mechanism.count_length), 5)
-    part, later = (together(made, [*rows_of(made, "colour", [table] * 2, at)]) for at in (0, 2))
-    one = part.items["share", "v0"].drawn
-    assert one.region is None
-    [found] = [each for each in compared([later], [part]) if each.item == "v0"]
-    assert found.high == pytest.approx(math.sqrt(2) * one.interval()[1])
+@pytest.mark.parametrize(("having", "others"), [(1, 2), (20, 0)])
+def test_few_reports_that_may_say_nothing_of_a_value_are_covered(having: int, others: int) -> None:
+    """Those of hadamard are about one block of categories: they say yes, no or nothing.
+
+    ``having`` of 20 reports in each of two windows have the value, and ``others`` have another one
+    of its block. The range holds their share, and the difference of the windows is 0.
+    """
+    hadamard = {"name": "hadamard", "domain_size": 16, "blocks": 8}
+    made, n = plan(1, 10, category("colour", 16, 6.0) | {"mechanism": hadamard}), 20
+    [(p, q)] = made.metrics[0].mechanism.pairs()
+    law = np.zeros((n + 1, n + 1))
+    law[0, 0] = 1
+    chances = [(p, q)] * having + [((p + q) / 2,) * 2] * others + [(q, q)] * (n - having - others)
+    for yes, no in chances:
+        nothing = law * (1 - yes - no)
+        nothing[1:] += yes * law[:-1]
+        nothing[:, 1:] += no * law[:, :-1]
+        law = nothing
+    tables = {}
+    for yes, no in np.argwhere(law > 5e-4).tolist():
+        tables[yes, no] = np.zeros((1, made.metrics[0].mechanism.count_length), dtype=np.int64)
+        tables[yes, no][0, [0, 1, 4]] = yes, no, n - yes - no
+    covering = np.zeros(2)
+    for one, other in itertools.product(tables, tables):
+        first = [*rows_of(made, "colour", [tables[one]], 0)]
+        later = [*rows_of(made, "colour", [tables[other]], 1)]
+        both = together(made, first + later).records()
+        apart = compared([together(made, later)], [together(made, first)])
+        for at, (each, truth) in enumerate(((both, having / n), (apart, 0.0))):
+            found: Any = next(r for r in each if r.item == "v0")
+            covering[at] += law[one] * law[other] * (found.low <= truth <= found.high)
+    assert covering[0] >= 0.98
+    assert covering[1] >= 0.994
 
 
 def test_points_of_distributions_are_compared_by_normal_intervals() -> None:
