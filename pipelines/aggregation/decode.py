@@ -96,8 +96,8 @@ def _seen(batch: Batch, registry: Registry) -> Batch:
     return replace(batch, **columns)
 
 
-#: How many chains a part is meant to have, at most: their columns stay in the processor's cache.
-CHAINS = 1 << 16
+#: How many chains a part is meant to have, at most.
+CHAINS = 1 << 17
 
 
 def parts_for(chains: Iterable[int], shards: int) -> int:

@@ -356,9 +356,9 @@ class FrozenLog:
             if behind.latest > last:
                 break
             if number >= limit:
-                records = np.concatenate(parts)
-                if int(records["rows"][records["append"] < behind.latest].sum()) >= limit:
-                    return records, behind.latest - 1
+                sure = (part["rows"].sum(where=part["append"] < behind.latest) for part in parts)
+                if sum(sure) >= limit:
+                    return np.concatenate(parts), behind.latest - 1
             parts.append(behind.look())
             number += int(parts[-1]["rows"].sum())
             _, at = heapq.heappop(waiting)
