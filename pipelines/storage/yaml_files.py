@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from sotto.errors import ParameterError, did_you_mean
-from sotto.plan.document import yaml_reason
+from sotto.errors import ParameterError
+from sotto.plan.document import nearest_key, yaml_reason
 
 T = TypeVar("T")
 
@@ -88,5 +88,4 @@ def _known_keys(place: tuple[int | str, ...], context: dict[object, Any]) -> str
     mapping = context["document"]
     for part in place[:-1]:
         mapping = mapping[part]
-    keys = context[id(mapping)]
-    return did_you_mean(place[-1], keys) or f"; its keys are {', '.join(keys)}"
+    return nearest_key(place[-1], context[id(mapping)])

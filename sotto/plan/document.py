@@ -7,7 +7,7 @@ plans, compiled ones too, by :mod:`sotto.plan.checks`.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
@@ -452,6 +452,11 @@ def yaml_reason(error: Exception) -> str:
     return where + (getattr(error, "problem", None) or "not YAML")
 
 
+def nearest_key(name: object, known: Sequence[str]) -> str:
+    """Return what to say of an unknown key of a mapping: the nearest known key, or all of them."""
+    return did_you_mean(name, known) or f"; its keys are {', '.join(known)}"
+
+
 def read_plan(text: str) -> PlanFile:
     """Read the text of a plan.
 
@@ -538,7 +543,7 @@ def _line(error: Any) -> str:
     if kind == "extra_forbidden":
         *outer, name = key.rpartition(".")
         known = _keys(error["loc"][:-1])
-        near = did_you_mean(name, known) or f"; its keys are {', '.join(known)}"
+        near = nearest_key(name, known)
         return f"{where}{outer[0] + ': ' if outer[0] else ''}unknown key {name!r}{near}"
     if kind == "union_tag_invalid":
         near = did_you_mean(context["tag"], TYPES)
