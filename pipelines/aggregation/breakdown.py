@@ -13,6 +13,9 @@ and whose edges are the cells that are withheld, weighted by their reports. The 
 holds all that can be computed of the withheld cells, and its smallest cut is the fewest reports
 that anything depends on.
 
+Results of a window may be written again by a later release, which must withhold the same slices:
+among equally good ones, the choice here is part of the format, and no library's.
+
 References
 ----------
 L. H. Cox, "Suppression methodology and statistical disclosure control", JASA 75 (1980): withheld

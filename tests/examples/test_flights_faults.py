@@ -82,15 +82,6 @@ def test_a_real_message_is_accepted(plan: CompiledPlan) -> None:
     assert sum(map(len, found.batches)) == 2
 
 
-def test_a_network_without_faults_delivers_everything_once(
-    plan: CompiledPlan, target: Target
-) -> None:
-    network = FaultyNetwork(target, duplicates=0, held=0, garbage=0)
-    sent = message(plan)
-    assert list(network.carry(1, NOW, sent)) == [(NOW, sent)]
-    assert not network.planted
-
-
 def test_only_first_rungs_are_held_back(plan: CompiledPlan, target: Target) -> None:
     network = FaultyNetwork(target, duplicates=0, held=1, garbage=0)
     assert [time for time, _ in network.carry(1, NOW, message(plan, 0))] == [NOW + HOLD]
@@ -105,12 +96,3 @@ def test_duplicates_are_the_same_bytes_later(plan: CompiledPlan, target: Target)
     assert (first, body, again) == (NOW, sent, sent)
     assert HOUR <= second - NOW < 5 * DAY
     assert network.planted == {DUPLICATE: 1}
-
-
-def test_which_messages_suffer_depends_on_the_seed(plan: CompiledPlan, target: Target) -> None:
-    def planted(seed: int) -> list[int]:
-        network = FaultyNetwork(target, seed=seed, duplicates=0.5, held=0, garbage=0)
-        return [len(list(network.carry(1, NOW, message(plan)))) for _ in range(64)]
-
-    assert planted(1) == planted(1)
-    assert planted(1) != planted(2)
