@@ -41,7 +41,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sotto.columns import time_text
 from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
 from sotto_cli.options import add, add_format, add_results, reader_of, warn
@@ -94,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
     _print(args.format, lines, chosen.columns, rows)
     for window, messages in alarms.items() if args.format != "table" else ():
         for message in messages:
-            warn(f"{window[3]}, {time_text(window[4])}: {message}")
+            warn(f"{window[3]}, {printed.minute_of(window[4])}: {message}")
 
 
 def _computed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from textwrap import wrap
 from typing import Any, TypeAlias
@@ -17,21 +17,20 @@ from typing import Any, TypeAlias
 from mechanisms.estimate import forged
 from mechanisms.experiments import SAMPLE_RATIO_ERROR
 from mechanisms.items import OF_EXPERIMENTS
+from pipelines.results import encode
 from pipelines.results.documents import WINDOW_KEY
-from pipelines.results.fields import fields_of, milliseconds, moment
+from pipelines.results.fields import milliseconds, moment
 from pipelines.results.ordinals import beyond
 from pipelines.results.range_windows import day, names_of
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import (
     Alarm,
     ArmEffect,
-    EstimateRecord,
     OfRange,
     RangeComparison,
     RangeEstimate,
     RetentionRate,
 )
-from pipelines.results.tables import ESTIMATES
 from pipelines.results.views import VIEW_ESTIMATES
 from sotto.columns import aligned, columns, time_text
 from sotto.errors import ParameterError
@@ -44,8 +43,8 @@ Window: TypeAlias = tuple[Any, ...]
 
 #: The columns between which the truth lies if a share of the reports is forged.
 _UNDER = ("under_low", "under_high")
-#: Headings of figures by stored column; the interval is printed after the first figure.
-_FIGURES = {each.stored: each.about.heading for each in fields_of(EstimateRecord)}
+#: Headings of figures by column; the interval is printed after the first figure.
+_FIGURES = {each.name: each.about.heading for each in VIEW_ESTIMATES.columns}
 _FIRST, *_OTHERS = (name for name, heading in _FIGURES.items() if heading)
 _EFFECT_HEADS = (
     *("arm", "of", "first arm", "difference", "at {} looks", "p-value", "found from"),
@@ -82,7 +81,7 @@ class EstimateChoice:
     def columns(self) -> list[str]:
         """The names of the columns."""
         more = () if self.under is None else _UNDER
-        return [*ESTIMATES.columns.keys(), "biased", *more]
+        return [*(each.name for each in VIEW_ESTIMATES.columns), *more]
 
     def read(self, reader: ResultsReader) -> tuple[list[Row], dict[Window, list[str]]]:
         """Return the rows, in the database's order, and what alarms say of their windows.
@@ -93,7 +92,8 @@ class EstimateChoice:
         since = None if self.window is None else moment(self.window)
         until = since and since + timedelta(milliseconds=1)
         asked = Chosen(self.collector, metric=self.metric, since=since, until=until)
-        found = [_stored(row) for row in reader.page(VIEW_ESTIMATES, asked).rows]
+        page = reader.page(VIEW_ESTIMATES, asked)
+        found: list[Row] = [*encode.objects(VIEW_ESTIMATES, page.rows)]
         if not found:
             known = reader.metrics()
             _check_known("--collector", self.collector, {each.collector for each in known})
@@ -109,15 +109,6 @@ class EstimateChoice:
         if self.under is not None:
             rows = [{**row, **_under(row, self.under)} for row in rows]
         return rows, _of_windows(reader.alarms(), rows)
-
-
-def _stored(row: Sequence[Any]) -> Row:
-    """Return a row of the view of estimates under the names that tables have, ``biased`` last."""
-    found = {
-        each.stored: bool(value) if each.kind == "boolean" and value is not None else value
-        for each, value in zip(fields_of(EstimateRecord), row, strict=True)
-    }
-    return found | {"biased": found.pop("biased")}
 
 
 def _check_known(option: str, name: str | None, known: Set[str]) -> None:
@@ -149,7 +140,7 @@ def _of_windows(alarms: Sequence[Alarm], rows: Sequence[Row]) -> dict[Window, li
     """Return the messages of alarms by window, for the windows that rows are of."""
     found: dict[Window, list[str]] = {_window(row): [] for row in rows}
     for alarm in alarms:
-        window = (*alarm.key, milliseconds(alarm.window_start))
+        window = (*alarm.key, encode.time_text(milliseconds(alarm.window_start)))
         if window in found:
             found[window].append(f"{alarm.message} (check of {alarm.kind})")
     return found
@@ -248,12 +239,17 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
 def _title(row: Row, *, several: bool) -> str:
     whose = f"{row['collector']}: " if several else ""
     segment = f" [{row['segment']}]" if row.get("segment") else ""
-    start, end = time_text(row["window_start"]), time_text(row["window_end"])
+    start, end = (minute_of(row[name]) for name in ("window_start", "window_end"))
     so_far = ", so far" if row.get("complete") is False else ""
     return (
         f"{whose}{row['metric']}{segment}, {start} to {end} "
         f"({row['plan']} version {row['version']}, revision {row['revision']}){so_far}"
     )
+
+
+def minute_of(time: str) -> str:
+    """Return a time of a row as people read it."""
+    return time_text(milliseconds(datetime.fromisoformat(time)))
 
 
 def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
@@ -265,11 +261,11 @@ def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
     remark = "" if method == "unbiased" else str(method)
     if row["biased"] and method != "biased":
         remark = f"biased ({method})"
-    if row["kind"] == "mean" and row["display"] not in (None, row["value"]):
+    if row["kind"] == "mean" and row["shown"] not in (None, row["value"]):
         remark += f"{', ' * bool(remark)}by chance outside the range"
     if why := _withheld(row):
         remark = f"withheld: {why}"
-    return (name, *numbers, f"{row['n']:,}", remark)
+    return (name, *numbers, f"{row['reports']:,}", remark)
 
 
 def _interval(low: object, high: object) -> str:

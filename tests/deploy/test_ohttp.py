@@ -186,7 +186,7 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     assert fetched == compiled
 
     rows = collector.estimates()
-    assert {row["n"] for row in rows.values()} == {str(DEVICES)}, rows
+    assert {row["reports"] for row in rows.values()} == {str(DEVICES)}, rows
     # every draw: the devices' draws are seeded.
     assert float(rows["red"]["value"]) > float(rows["blue"]["value"]) > 0.2, rows
 

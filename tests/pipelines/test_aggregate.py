@@ -19,8 +19,7 @@ from plan_texts import plan_head
 from report_logs import START, Device, append, write
 from waiting import wait_until
 
-from pipelines.results.printed import table
-from pipelines.results.tables import ESTIMATES
+from pipelines.results.printed import EstimateChoice, table
 from pipelines.sinks.base import SinkError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
@@ -102,7 +101,7 @@ def test_estimates_are_printed_for_programs(folder, capsys):
     assert main([*common, "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["item"] for row in rows] == ["red", "blue", "green", "other"]
-    assert {row["n"] for row in rows} == {300}
+    assert {row["reports"] for row in rows} == {300}
     assert main([*common, "--format", "csv"]) == 0
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [float(line["value"]) for line in lines] == [row["value"] for row in rows]
@@ -128,21 +127,22 @@ def test_a_time_to_come_leaves_out_all_that_is_there(folder, capsys):
 
 
 def shown(*rows: dict[str, object], everything: bool = False) -> list[str]:
-    blank = dict.fromkeys(ESTIMATES.columns.keys())
+    blank = dict.fromkeys(EstimateChoice().columns)
     given = {"metric": "m", "kind": "mean", "item": "", "plan": "p", "version": 1, "revision": 3}
-    times = {"window_start": 0, "window_end": 1, "method": "unbiased", "biased": False}
-    return table([blank | given | times | row for row in rows], everything=everything)
+    times = {"window_start": "1970-01-01T00:00:00.000Z", "window_end": "1970-01-02T06:00:00.000Z"}
+    usual = {"method": "unbiased", "biased": False}
+    return table([blank | given | times | usual | row for row in rows], everything=everything)
 
 
 def test_what_is_not_determined_is_left_blank():
-    lines = shown({"n": 0, "window_end": 2**62})
-    assert lines[0] == f"m, 1970-01-01 to {2**62} ms (p version 1, revision 3)"
+    lines = shown({"reports": 0})
+    assert lines[0] == "m, 1970-01-01 to 1970-01-02 06:00 (p version 1, revision 3)"
     assert lines[2].split() == ["mean", "0"]
     assert "method" not in lines[1]
 
 
 def test_what_is_not_unbiased_is_said():
-    share = {"kind": "share", "n": 7, "value": 0.5}
+    share = {"kind": "share", "reports": 7, "value": 0.5}
     lines = shown(share | {"item": "a", "method": "em"}, share | {"item": "b"})
     assert lines[1].split()[-1] == "method"
     assert lines[2].split() == ["a", "0.5", "7", "em"]
@@ -150,16 +150,16 @@ def test_what_is_not_unbiased_is_said():
 
 
 def test_a_mean_that_cannot_be_is_shown_as_the_nearest_that_can():
-    mean = {"n": 25, "value": 12_712.3, "display": 5000.0}
-    lines = shown(mean, mean | {"item": "1", "value": 4100.0, "display": 4100.0})
+    mean = {"reports": 25, "value": 12_712.3, "shown": 5000.0}
+    lines = shown(mean, mean | {"item": "1", "value": 4100.0, "shown": 4100.0})
     assert " ".join(lines[2].split()) == "mean 12,712 5,000 25 by chance outside the range"
     assert lines[3].split() == ["mean", "1", "4,100", "4,100", "25"]
 
 
 def test_what_is_withheld_within_a_window_is_said_in_its_row():
     why = "7 reports, the plan asks for 20"
-    few = {"item": "2", "n": 7, "withheld": why}
-    lines = shown({"item": "1", "n": 25, "value": 0.5}, few, everything=True)
+    few = {"item": "2", "reports": 7, "withheld": why}
+    lines = shown({"item": "1", "reports": 25, "value": 0.5}, few, everything=True)
     assert lines[2].split() == ["mean", "1", "0.5", "25"]
     assert lines[3].split(maxsplit=3) == ["mean", "2", "7", f"withheld: {why}"]
     assert shown(few, few | {"kind": "string", "metric": "s"})[1:] == [f"  withheld: {why}", ""]

@@ -59,7 +59,7 @@ def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
 
     def shown(*more):
         assert main(["estimates", "--state", "state", "--format", "json", *more]) == 0
-        return {row["segment"]: row["n"] for row in json.loads(capsys.readouterr().out)}
+        return {row["segment"]: row["reports"] for row in json.loads(capsys.readouterr().out)}
 
     assert shown() == {"": 10}
     by_os = {"os=linux": 3, "os=mac": 4, "os=other": 3, "os=mac or other": 7}

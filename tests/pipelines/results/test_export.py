@@ -88,6 +88,7 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
     assert {each.name for each in out.parent.iterdir()} == {"means.csv", out.name}
     url = f"sqlite:///{state / 'results.db'}"
     answered = ask(app_of(url), "/api/v1/estimates?format=csv").text
+    assert sorted(printed.split()) == sorted(answered.split())
     for text in (printed, out.read_bytes().decode(), answered):
         read = [*csv.DictReader(io.StringIO(text, newline=""))]
         assert sorted(each["item"] for each in read) == sorted(shown)
