@@ -96,3 +96,12 @@ def test_duplicates_are_the_same_bytes_later(plan: CompiledPlan, target: Target)
     assert (first, body, again) == (NOW, sent, sent)
     assert HOUR <= second - NOW < 5 * DAY
     assert network.planted == {DUPLICATE: 1}
+
+
+def test_which_messages_suffer_depends_on_the_seed(plan: CompiledPlan, target: Target) -> None:
+    def planted(seed: int) -> list[int]:
+        network = FaultyNetwork(target, seed=seed, duplicates=0.5, held=0, garbage=0)
+        return [len(list(network.carry(1, NOW, message(plan)))) for _ in range(64)]
+
+    assert planted(1) == planted(1)
+    assert planted(1) != planted(2)
