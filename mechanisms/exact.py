@@ -36,6 +36,10 @@ _CONTEXT = decimal_context(60)
 #: exponents up to 1000, smaller by far than a grain of 2**-64.
 _GUARD = Fraction(1, 10**50)
 _LARGEST_EXPONENT = 1000
+#: Above e^1000, which is 2^1442.7.
+_LARGEST_RATIO = 1 << 1443
+#: A loss is looked for from here: of ten digits and six decimals, with some to spare.
+_ROUGH = decimal_context(28)
 
 
 @lru_cache(maxsize=4096)
@@ -70,16 +74,17 @@ def loss_micro(ratio: Fraction) -> int:
     >>> loss_micro(Fraction(3)), loss_micro(Fraction(1))
     (1098613, 0)
     """
-    if not 1 <= ratio <= exp_bounds(Fraction(_LARGEST_EXPONENT))[0]:
+    if not 1 <= ratio < _LARGEST_RATIO:
         raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
     if ratio == 1:
         return 0
-    quotient = _CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    guess = max(1, int(_CONTEXT.multiply(_CONTEXT.ln(quotient), Decimal(MICRO))))
-    while guess > 1 and exp_micro(guess - 1)[0] >= ratio:
-        guess -= 1
+    quotient = _ROUGH.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    guess = max(1, int(_ROUGH.multiply(_ROUGH.ln(quotient), Decimal(MICRO))))
+    # Upward first: the guess is mostly one too low, and each bound takes long.
     while exp_micro(guess)[0] < ratio:
         guess += 1
+    while guess > 1 and exp_micro(guess - 1)[0] >= ratio:
+        guess -= 1
     return guess
 
 
