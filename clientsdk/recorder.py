@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from sqlite3 import Connection
 
 from clientsdk import diagnostics, disabled, draws
@@ -37,8 +36,6 @@ from sotto.plan.metric import Symbol
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
 OVER_BUDGET = Outcome.OVER_BUDGET
-#: Segments of a single recording, where they are not those of the device (:mod:`clientsdk.otel`).
-MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", default=None)
 #: With these nothing of the device is kept.
 _NOTHING_KEPT = (NO_CONSENT, EXPIRED, STORE_FULL)
 _DAYS_OF_USE = Measure("days", APP)
@@ -387,7 +384,7 @@ class Recorder:
         plan = self._plan
         if not plan.attributes:
             return 0
-        from sotto.plan.segments import cell_of
+        from sotto.plan.segments import MEASURED, cell_of
 
         measured = MEASURED.get() if metric.measure is None else None
         values = {**self.segments, **(measured or {})}
