@@ -20,7 +20,7 @@ from clientsdk.decisions import (
 from clientsdk.diagnostics import drop_locals
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
-from clientsdk.store import measures, permanent, reservoirs
+from clientsdk.store import measures, outbox, permanent
 from clientsdk.store.database import READ, WRITE, Hold
 from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
@@ -303,7 +303,7 @@ class Recorder:
     ) -> None:
         store = self._store
         if entry.kept:
-            if reservoirs.displace(connection, terms.tally, chain, entry.reserved):
+            if outbox.displace(connection, terms.tally, chain, entry.reserved):
                 store.erasure.schedule(connection)
             store.add_chain(connection, chain)
         added = entry.reserved - entry.held if entry.kept else 0
