@@ -147,9 +147,11 @@ class Worker(lifecycle.Forkable):
         _running.add(self)
         try:
             pause = Pause(self._scale(SETTLING) * backoff.chance())
+            looked = False
             while self._sleep(pause):
-                pause = self._step()
-            if self._mine and not self._broken and time.monotonic() < self._until and self._due():
+                pause, looked = self._step(), True
+            in_time = not self._broken and time.monotonic() < self._until
+            if self._mine and in_time and self._due(looked):
                 # The client may have been closed before the thread looked for what is due next.
                 with suppress(SottoError):
                     self._round()
@@ -187,10 +189,15 @@ class Worker(lifecycle.Forkable):
         except Exception as error:
             return self._failed(_known(error))
 
-    def _due(self) -> bool:
+    def _due(self, looked: bool) -> bool:
+        """Return whether a report is due.
+
+        A thread that has not ``looked`` goes by what the store had when it was opened.
+        """
         with suppress(Exception):
-            due = self._next_due(None)
-            return due is not None and due <= self._now()
+            if looked or self._store.outbox.soonest <= self._now():
+                due = self._next_due(None)
+                return due is not None and due <= self._now()
         return False
 
     def _round(self) -> Pause:
