@@ -8,6 +8,7 @@ depend on it. A number outside a range is clipped, a value that is not listed be
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -409,9 +410,6 @@ class CompiledMetric:
             number = self.real(value)
             if number != number:
                 return len(self.edges) if self.missing else 0
-            # Most metrics have no edges.
-            from bisect import bisect_right
-
             return max(bisect_right(self.edges, number) - 1, 0)
         if self.domain is not None and self.edges is None:
             if not isinstance(value, str):
