@@ -36,8 +36,6 @@ _CONTEXT = decimal_context(60)
 #: exponents up to 1000, smaller by far than a grain of 2**-64.
 _GUARD = Fraction(1, 10**50)
 _LARGEST_EXPONENT = 1000
-#: Above e^1000, which is 2^1442.7.
-_LARGEST_RATIO = 1 << 1443
 #: A loss is looked for from here: of ten digits and six decimals, with some to spare.
 _ROUGH = decimal_context(28)
 
@@ -74,7 +72,8 @@ def loss_micro(ratio: Fraction) -> int:
     >>> loss_micro(Fraction(3)), loss_micro(Fraction(1))
     (1098613, 0)
     """
-    if not 1 <= ratio < _LARGEST_RATIO:
+    # A little above e^1000, which is 2^1442.7: the bounds below refuse what lies between.
+    if not 1 <= ratio < 1 << 1443:
         raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
     if ratio == 1:
         return 0

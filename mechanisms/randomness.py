@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -67,9 +68,6 @@ def uniform_below(bound: int, source: Source) -> int:
 
 def choose(weights: Mapping[int, int], source: Source) -> int:
     """Return a key with probability exactly proportional to its integer weight."""
-    # No mechanism of a plan needs it.
-    from bisect import bisect_right
-
     keys = list(weights)
     totals = list(accumulate(weights.values()))
     return keys[bisect_right(totals, uniform_below(totals[-1], source))]
