@@ -323,8 +323,7 @@ def _lower(one: float | None, other: float | None) -> float | None:
 
 
 def _given(environ: Mapping[str, str] | None) -> Mapping[str, str]:
-    # A copy, since os.environ raises and catches an error for each name that it does not have.
-    given = dict(os.environ) if environ is None else environ
+    given = os.environ if environ is None else environ
     if not isinstance(given, Mapping):
         raise wrong_type("environ", "a mapping of names to texts", given)
     return given
