@@ -36,7 +36,7 @@ _CONTEXT = decimal_context(60)
 #: exponents up to 1000, smaller by far than a grain of 2**-64.
 _GUARD = Fraction(1, 10**50)
 _LARGEST_EXPONENT = 1000
-#: A loss is looked for from here: of ten digits and six decimals, with some to spare.
+#: Enough digits for a first guess at a loss: it is at most 1000, in millionths.
 _ROUGH = decimal_context(28)
 
 
@@ -72,8 +72,7 @@ def loss_micro(ratio: Fraction) -> int:
     >>> loss_micro(Fraction(3)), loss_micro(Fraction(1))
     (1098613, 0)
     """
-    # A little above e^1000, which is 2^1442.7: the bounds below refuse what lies between.
-    if not 1 <= ratio < 1 << 1443:
+    if not 1 <= ratio <= exp_bounds(Fraction(_LARGEST_EXPONENT))[0]:
         raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
     if ratio == 1:
         return 0
