@@ -147,11 +147,9 @@ class Worker(lifecycle.Forkable):
         _running.add(self)
         try:
             pause = Pause(self._scale(SETTLING) * backoff.chance())
-            looked = False
             while self._sleep(pause):
-                pause, looked = self._step(), True
-            in_time = not self._broken and time.monotonic() < self._until
-            if self._mine and in_time and self._due(looked):
+                pause = self._step()
+            if self._mine and not self._broken and time.monotonic() < self._until and self._due():
                 # The client may have been closed before the thread looked for what is due next.
                 with suppress(SottoError):
                     self._round()
@@ -189,15 +187,10 @@ class Worker(lifecycle.Forkable):
         except Exception as error:
             return self._failed(_known(error))
 
-    def _due(self, looked: bool) -> bool:
-        """Return whether a report is due.
-
-        A thread that has not ``looked`` goes by what the store had when it was opened.
-        """
+    def _due(self) -> bool:
         with suppress(Exception):
-            if looked or self._store.outbox.soonest <= self._now():
-                due = self._next_due(None)
-                return due is not None and due <= self._now()
+            due = self._next_due(None)
+            return due is not None and due <= self._now()
         return False
 
     def _round(self) -> Pause:

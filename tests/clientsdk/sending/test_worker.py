@@ -8,7 +8,7 @@ import time
 from unittest.mock import Mock
 
 import pytest
-from device_plans import DAY, START, counted, metric, plan, reports, seeded
+from device_plans import DAY, counted, metric, plan, reports, seeded
 from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
@@ -27,7 +27,6 @@ from waiting import at_once
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Publisher
 from clientsdk.sending import backoff, worker
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.testing import FakeClock
 from sotto.errors import ParameterError, PublishError, StoreError
 
 #: A plan of one level: on a busy machine the newer of two would go instead.
@@ -285,24 +284,6 @@ def test_no_message_is_begun_once_the_time_is_up():
         with pytest.raises(ParameterError, match="timeout"):
             client.close(timeout=wrong)
     client.close()
-
-
-def test_a_thread_that_ends_before_it_has_looked_reads_only_where_something_is_due(
-    path, monkeypatch
-):
-    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
-    monkeypatch.setattr(worker, "SETTLING", PATIENCE)
-    clock, publisher = FakeClock(START), MemoryPublisher()
-    options = {"state": path, "compiled": plan(metric("many", "every", 3)), "clock": clock}
-    client = device(publisher, **options)
-    client.record("many", "a")
-    client._worker._next_due = look = Mock()
-    client.close(PATIENCE)
-    assert not look.called
-    assert not publisher.messages
-    clock.advance(days=2)
-    device(publisher, **options).close(PATIENCE)
-    assert len(publisher.messages) == 1
 
 
 def test_a_publisher_may_record_flush_and_close():
