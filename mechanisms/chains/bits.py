@@ -15,8 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from mechanisms.arrays import Any, Bytes, Floats, NDArray, Words, np
-from mechanisms.chains.bit_outputs import BitOutputs, bit_of
-from mechanisms.chains.chain import spread
+from mechanisms.chains.chain import BitOutputs, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen

@@ -9,7 +9,7 @@ from itertools import combinations
 from math import comb, perm
 
 from mechanisms.arrays import Any, Bools, Bytes, Ints, Words, np
-from mechanisms.chains.bit_outputs import BitOutputs, bit_of
+from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
