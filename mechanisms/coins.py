@@ -13,11 +13,6 @@ from functools import lru_cache
 from mechanisms.arrays import Words, np
 from mechanisms.digests import sha256
 
-#: The first bytes of a pseudonym that commits to a key. Somebody else's key would have to meet the
-#: 104 bits that are left of it, in the same budget period. A single bit would leave more of them,
-#: but half of the pseudonyms of devices from before there were signatures have it.
-SIGNED_TAG = b"\xed\x25\x19"
-
 _MASK = 2**64 - 1
 _WORD = 2**32 - 1
 _FIRST = 0xBF58476D1CE4E5B9
@@ -63,13 +58,6 @@ def hash_id(identifier: bytes, dom: int) -> int:
 def shard_of(pseudonym: bytes, shards: int) -> int:
     """Return the shard, in ``[0, shards)``, of a 16-byte pseudonym."""
     return hash_id(pseudonym, SHARD) % shards
-
-
-def unsigned_pseudonym(identifier: bytes) -> bytes:
-    """Return an identifier as a pseudonym that commits to no key: one in 16 million is changed."""
-    if not identifier.startswith(SIGNED_TAG):
-        return identifier
-    return bytes([identifier[0] ^ 1]) + identifier[1:]
 
 
 def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple[int, ...]:

@@ -30,11 +30,11 @@ from contextlib import contextmanager
 from sqlite3 import Connection
 
 from clientsdk.store import schema
-from mechanisms.coins import unsigned_pseudonym
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
+from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
 SECRET_BYTES = 32
 #: Before every cycle: of a device that has lost no file.
@@ -107,9 +107,6 @@ def identity(collector: str, period: int, secret: bytes, *, signed: bool) -> Ide
     """
     if not signed:
         return Identity(pseudonym(collector, period, secret))
-    # A client of such a plan has loaded it when it was made.
-    from sotto.wire.signatures import Signer, signed_pseudonym
-
     seed = _derived(b"sotto.signature", collector, period, secret)
     return Identity(signed_pseudonym(collector, period, Signer(seed).public_key), seed)
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mechanisms.coins import SIGNED_TAG
 from sotto.plan.registry import Registry
 from sotto.wire.format import TRAILER
 from sotto.wire.groups import Groups, records_at
-from sotto.wire.signatures import PUBLIC_KEY_BYTES, is_valid, signed_pseudonym
+from sotto.wire.signatures import PUBLIC_KEY_BYTES, SIGNED_TAG, is_valid, signed_pseudonym
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,8 +3,8 @@
 Under a plan with ``authentication: required`` a device has a key pair in each budget period, and
 its pseudonym is a hash of the public key. Every message carries the public key and one signature,
 so that only its device can add a report to a pseudonym. A signed pseudonym begins with
-:data:`~mechanisms.coins.SIGNED_TAG` and no other does: from a row alone one sees whether it needs a
-signature (``docs/spec/formats.md``). Needs the extra ``signatures``, imported at first use.
+:data:`SIGNED_TAG` and no other does: from a row alone one sees whether it needs a signature
+(``docs/spec/formats.md``). Needs the extra ``signatures``, imported at first use.
 
 References
 ----------
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from mechanisms.coins import SIGNED_TAG
 from mechanisms.digests import sha256
 from sotto.errors import ParameterError, install_hint
 
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a private key's seed, of a public key and of a signature.
 SEED_BYTES, PUBLIC_KEY_BYTES, SIGNATURE_BYTES = 32, 32, 64
+#: The first bytes of a pseudonym that commits to a key. Somebody else's key would have to meet the
+#: 104 bits that are left of it, in the same budget period. A single bit would leave more of them,
+#: but half of the pseudonyms of devices from before there were signatures have it.
+SIGNED_TAG = b"\xed\x25\x19"
 
 _MESSAGE = b"sotto.message.signed\0"
 _PSEUDONYM = b"sotto.pseudonym.signed\0"
@@ -83,12 +86,24 @@ def _verification() -> tuple[type[Ed25519PublicKey], type[Exception]]:
 def signed_pseudonym(collector: str, period: int, public_key: bytes) -> bytes:
     """Return the 16-byte pseudonym that commits to a public key in a budget period, a number.
 
-    >>> signed_pseudonym("fleet.example", 2800, bytes(32)).startswith(SIGNED_TAG)
+    >>> needs_signature(signed_pseudonym("fleet.example", 2800, bytes(32)))
     True
     """
     number = period.to_bytes(8, "little", signed=True)
     digest = sha256(_PSEUDONYM + collector.encode() + b"\0" + number + public_key)
     return SIGNED_TAG + digest[: 16 - len(SIGNED_TAG)]
+
+
+def unsigned_pseudonym(identifier: bytes) -> bytes:
+    """Return an identifier as a pseudonym that commits to no key: one in 16 million is changed."""
+    if not needs_signature(identifier):
+        return identifier
+    return bytes([identifier[0] ^ 1]) + identifier[1:]
+
+
+def needs_signature(pseudonym: bytes) -> bool:
+    """Whether a pseudonym commits to a key."""
+    return pseudonym.startswith(SIGNED_TAG)
 
 
 def require_signatures() -> None:

@@ -7,7 +7,7 @@ from decode_reference import columns_of, packed, reference_decode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.coins import shard_of, unsigned_pseudonym
+from mechanisms.coins import shard_of
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -16,7 +16,7 @@ from sotto.wire import groups as runs
 from sotto.wire.decode import decode, encode_rows
 from sotto.wire.format import MAX_MESSAGE, Row, decode_message, encode_message
 from sotto.wire.reasons import Reason
-from sotto.wire.signatures import Signer, signed_pseudonym
+from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
 PLAN = compiled()
 OTHER = compiled(version=2, segments=[{"name": "os", "values": list("abcd")}])
