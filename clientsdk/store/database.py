@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from enum import Enum
 from os import getpid
 from sqlite3 import Connection, Cursor
 from threading import get_ident
@@ -29,9 +30,7 @@ from sotto.errors import StoreError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from typing import Literal, Protocol, TypeAlias
-
-    TransactionAccess: TypeAlias = Literal["read", "write", "durable"]
+    from typing import Protocol
 else:
     Protocol = object
 
@@ -44,11 +43,19 @@ _DROPPED = "its client is being deleted, as in __del__"
 _GONE = "its file is gone; put it back, or start the app again"
 
 
-#: The access of a transaction: it sees one moment of the store; or it excludes all other writers,
-#: and its commit survives the death of the process; or a loss of power too.
-READ: TransactionAccess = "read"
-WRITE: TransactionAccess = "write"
-DURABLE: TransactionAccess = "durable"
+class TransactionAccess(Enum):
+    """Rights of a transaction, and the losses that its commit survives."""
+
+    READ = "read"
+    """Sees one moment of the store."""
+    WRITE = "write"
+    """Excludes all other writers; the commit survives the death of the process."""
+    DURABLE = "durable"
+    """As ``WRITE``, and the commit survives a loss of power."""
+
+
+#: Every recording looks these up, and names of a module are found sooner than members of an Enum.
+READ, WRITE, DURABLE = TransactionAccess
 
 
 class Contents(Protocol):

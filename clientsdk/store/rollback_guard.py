@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 
 from clientsdk.diagnostics import store_name
 from mechanisms.digests import sha256
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.files import force, force_folder, open_file, try_lock, unlock
 from sotto.plan.compiled import Ceilings
@@ -62,8 +62,7 @@ class ForeignGuardError(StoreError):
     """The guard is another store's: the file was replaced."""
 
 
-@frozen
-class GuardRecord:
+class GuardRecord(NamedTuple):
     """The facts that a device must not forget; amounts in micro-epsilon."""
 
     store: bytes  #: The store's random identity, 16 bytes.
@@ -328,7 +327,7 @@ def _write(
 ) -> None:
     """Write to the other slot: whatever happens meanwhile, one of them can be read."""
     slot = 0 if found is None else 1 - found[0]
-    body = _FIELDS.pack(_MAGIC, *vars(record).values())
+    body = _FIELDS.pack(_MAGIC, *record)
     _put(descriptor, slot * _SLOT, (body + _checksum(body)).ljust(_SLOT, b"\0"))
     if found is not None and found[1].generation >= record.generation:
         _put(descriptor, found[0] * _SLOT, bytes(_SLOT))

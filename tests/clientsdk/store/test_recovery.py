@@ -16,7 +16,6 @@ from clientsdk import Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import damaged_files, rollback_guard, schema
 from clientsdk.testing import FakeClock
-from mechanisms.frozen import replace
 from sotto.errors import StoreError
 
 CEILING = 12_000_000
@@ -110,12 +109,12 @@ def test_a_guard_holds_sums_and_no_secret(path):
 
 def test_one_of_two_places_is_always_whole(path):
     """A mark is never written over the newest."""
-    first = replace(rollback_guard.UNREADABLE, store=b"s" * 16, generation=5, lifetime=7)
+    first = rollback_guard.UNREADABLE._replace(store=b"s" * 16, generation=5, lifetime=7)
     rollback_guard.replace(path, first)
-    rollback_guard.advance(path, replace(first, generation=6, lifetime=8))
+    rollback_guard.advance(path, first._replace(generation=6, lifetime=8))
     beside = path.with_name(path.name + "-mark")
     content = bytearray(beside.read_bytes())
-    rollback_guard.advance(path, replace(first, generation=9, lifetime=9))
+    rollback_guard.advance(path, first._replace(generation=9, lifetime=9))
     assert rollback_guard.read(path).lifetime == 9
     after = beside.read_bytes()
     changed = {
@@ -125,10 +124,10 @@ def test_one_of_two_places_is_always_whole(path):
     (place,) = changed
     beside.write_bytes(after[: place * 128] + b"\xff" * 128 + after[(place + 1) * 128 :])
     assert rollback_guard.read(path).generation == 6
-    rollback_guard.advance(path, replace(first, generation=2))
+    rollback_guard.advance(path, first._replace(generation=2))
     assert rollback_guard.read(path).generation == 6
     with pytest.raises(StoreError, match="another file"):
-        rollback_guard.advance(path, replace(first, store=b"t" * 16, generation=10))
+        rollback_guard.advance(path, first._replace(store=b"t" * 16, generation=10))
 
 
 @pytest.mark.real_randomness
