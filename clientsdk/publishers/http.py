@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from clientsdk.publishers.http_requests import Request
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
+_URL = re.compile(
+    r"([Hh][Tt][Tt][Pp][Ss]?)://(\[[\dA-Fa-f:.]+\]|[^\s\0-\x1f\x7f/?#@:\[\]]+)(?::(\d{0,5}))?"
+    r"(/[^\s?#]*)?(?:#.*)?"
+)
 _PORTS = 1 << 16
-#: Characters that an IPv6 address has, and some that no name of a host has; blanks are others.
-_IPV6 = "0123456789abcdefABCDEF:."
-_IN_NO_NAME = frozenset([*map(chr, range(0x20)), *"\x7f?@:[]"])
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
 _ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
@@ -313,32 +315,20 @@ class Address:
 
             if not isinstance(context, SSLContext):
                 raise wrong_type("context", "an ssl.SSLContext, or None", context)
-        # To compile a regular expression would take longer than all else that an address does.
-        scheme, _, rest = url.strip().partition("://")
-        place, _, path = rest.partition("#")[0].partition("/")
-        host, colon, port = place.rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = place, ""
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1].lower()
-            named = not host.strip(_IPV6)
-        else:
-            host = host.lower()
-            named = _IN_NO_NAME.isdisjoint(host)
-        ports = not port or (port.isdecimal() and len(port) <= 5 and int(port) < _PORTS)
-        sound = (place + path).split() == [place + path] and "?" not in path and "\n" not in rest
-        if not (scheme.lower() in ("http", "https") and host and named and ports and sound):
+        found = _URL.fullmatch(url.strip())
+        if found is None or int(found[3] or 0) >= _PORTS:
             raise ParameterError(expected)
-        self._https = scheme.lower() == "https"
+        host = found[2].strip("[]").lower()
+        self._https = found[1].lower() == "https"
         if not self._https and host not in _LOOPBACK:
             raise ParameterError(
                 "url must begin with https://, or with http:// for this machine alone: localhost, "
                 "127.0.0.1 or [::1]"
             )
         # The path that requests have is often copied from a log of a server's.
-        self.path = f"/{path}".rstrip("/").removesuffix("/v1/reports")
+        self.path = (found[4] or "").rstrip("/").removesuffix("/v1/reports")
         # Without a port http.client would take the end of an IPv6 address for one.
-        self._host, self._port = host, int(port or (443 if self._https else 80))
+        self._host, self._port = host, int(found[3] or (443 if self._https else 80))
         self._context = context
 
     def connection(self) -> http.client.HTTPConnection:
