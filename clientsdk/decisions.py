@@ -11,7 +11,7 @@ from sqlite3 import Connection
 from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.outcomes import Consent, Outcome, Refusal
-from clientsdk.store import claims, measures, permanent, reservoirs
+from clientsdk.store import claims, measures, outbox, permanent
 from clientsdk.store.accounts import tally_name
 from clientsdk.store.database import READ
 from clientsdk.store.device_secrets import Panel
@@ -217,7 +217,7 @@ class Decisions:
         """Decide about a reservoir; a chain that displaces an unsent one takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
-        held = reservoirs.reserved(connection, terms.tally)
+        held = outbox.in_reservoir(connection, terms.tally)
         if held is None and seen > 1:
             # Another version of the plan has kept a value of this period, and not in a reservoir.
             return self._refuse(terms, Outcome.PERIOD_FULL)

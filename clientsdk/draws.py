@@ -5,8 +5,7 @@ from __future__ import annotations
 from os import urandom
 
 from mechanisms.digests import sha256
-from mechanisms.randomness import Source, SystemSource
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, SystemSource, uniform_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from clientsdk.store.database import READ, WRITE
 from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
 from mechanisms.arrays import Any
-from mechanisms.randomness import Source
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, uniform_below
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 

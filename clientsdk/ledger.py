@@ -12,12 +12,9 @@ from clientsdk.outcomes import Consent
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.accounts import ALL_METRICS as ALL_METRICS
 from clientsdk.store.accounts import tally_name
-from clientsdk.store.measures import MeasureUnderWay as MeasureUnderWay
-from clientsdk.store.measures import under_way
-from clientsdk.store.permanent import PermanentCharge as PermanentCharge
-from clientsdk.store.permanent import charges
 from clientsdk.store.plans import stored_plan
-from mechanisms.frozen import frozen, replace, shown
+from mechanisms.exact import MICRO
+from mechanisms.frozen import NamedTuple, frozen, replace, shown
 from sotto.clocks import day, minute
 from sotto.columns import epsilon
 from sotto.errors import StoreError
@@ -43,6 +40,32 @@ _REPLACED = (
     "This file was damaged, lost or replaced by an older one: the period in which that was found "
     "counts as spent."
 )
+
+
+class PermanentCharge(NamedTuple):
+    """The cost of permanent responses of one metric (``"plan/metric"``), mechanism and levels.
+
+    ``cost``, in micro-epsilon, is charged to the lifetime: the last level's, for each response ever
+    drawn. A response is ``held`` unless consent was withdrawn and none has been drawn since.
+    """
+
+    metric: str
+    cost: int
+    held: bool
+
+
+class MeasureUnderWay(NamedTuple):
+    """A measure that the device's file has a state of; ``metric`` is ``"plan/metric"``.
+
+    That is the true value, or of ``used`` a randomized response. One answer is drawn from it at the
+    first use from ``end`` on, in ms since the epoch, which costs ``reserved`` micro-epsilon at its
+    last level; ``measure`` says in words what it is.
+    """
+
+    metric: str
+    measure: str
+    end: int
+    reserved: int
 
 
 @frozen
@@ -206,7 +229,7 @@ def read(
             period,
             _periods(connection, period_ms),
             _pending(connection, plan or stored_plan),
-            charges(connection),
+            _charges(connection),
             carried,
             damaged,
             restored,
@@ -302,6 +325,34 @@ def _pending(
             )
         )
     return tuple(pending)
+
+
+def _charges(connection: Connection) -> tuple[PermanentCharge, ...]:
+    rows = connection.execute(
+        "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding"
+    )
+    return tuple(PermanentCharge(tally, cost, bool(held)) for tally, cost, held in rows)
+
+
+def under_way(
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
+) -> tuple[MeasureUnderWay, ...]:
+    """Return what is measured now; StoreError if it does not fit its plan."""
+    if schema.check(connection) < schema.VERSION:
+        # The file was last opened by a release without measures.
+        return ()
+    query = "SELECT tally, period, plan, metric FROM measure ORDER BY tally"
+    found = []
+    for tally, period, number, index in connection.execute(query).fetchall():
+        of = plan(connection, number)
+        if not 0 <= index < len(of.metrics) or (measure := of.metrics[index].measure) is None:
+            raise StoreError(f"a measure in {schema.name_of(connection)} does not fit its plan")
+        words, metric = measure.in_words(), of.metrics[index]
+        if metric.holds_response:
+            last = metric.mechanism.certified()
+            words += f", as a response randomized at epsilon {last / MICRO:g}"
+        found.append(MeasureUnderWay(tally, words, (period + 1) * of.period, metric.cost))
+    return tuple(found)
 
 
 def _period_in_words(period: LedgerPeriod) -> str:

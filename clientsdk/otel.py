@@ -372,8 +372,8 @@ def _take(client: Client, metric: CompiledMetric, kind: str) -> tuple[Take, list
     #: No value of a domain is an empty text: the plan says what that becomes.
     absent = None if metric.missing else ""
     if segments:
-        # The recorder loads what an app that records nothing does without.
-        from clientsdk.recorder import MEASURED
+        # An app whose plan has no segments does without.
+        from sotto.plan.segments import MEASURED
 
     def recorded(amount: Any, given: Mapping[str, Any]) -> Outcome:
         if attribute is not None:

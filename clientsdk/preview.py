@@ -18,7 +18,6 @@ from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import measures, rollback_guard, schema
 from clientsdk.store.database import READ, WRITE
-from clientsdk.store.measures import MeasureUnderWay
 from clientsdk.store.plans import stored_plan
 from clientsdk.store.store import Store
 from mechanisms.randomness import SystemSource
@@ -97,7 +96,7 @@ class Preview:
     """
 
     messages: tuple[PreviewedMessage, ...]
-    measured: tuple[MeasureUnderWay, ...] = ()
+    measured: tuple[ledger.MeasureUnderWay, ...] = ()
     ages: tuple[str, ...] = ()
 
     @property
@@ -185,7 +184,7 @@ def _played(copy: Store, sender: Sender, publisher: MemoryPublisher, now: int) -
     messages: list[PreviewedMessage] = []
     moment = now
     with copy.transaction(WRITE) as memory:
-        measured = measures.under_way(memory, copy.plans.get)
+        measured = ledger.under_way(memory, copy.plans.get)
         ages = tuple(name for (name,) in memory.execute("SELECT tally FROM first_use ORDER BY 1"))
         # A measure's answer is drawn once, and not for a preview.
         measures.erase(memory)
@@ -205,7 +204,7 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
     return metric.mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
 
 
-def _measured_in_words(measure: MeasureUnderWay) -> str:
+def _measured_in_words(measure: ledger.MeasureUnderWay) -> str:
     return (
         f"{minute(measure.end)}: {measure.metric}, {measure.measure} (epsilon "
         f"{epsilon(measure.reserved)} in all)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from sqlite3 import Connection
 
 from clientsdk import diagnostics, disabled, draws
@@ -21,7 +20,7 @@ from clientsdk.decisions import (
 from clientsdk.diagnostics import drop_locals
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
-from clientsdk.store import measures, permanent, reservoirs
+from clientsdk.store import measures, outbox, permanent
 from clientsdk.store.database import READ, WRITE, Hold
 from clientsdk.store.outbox import StoredChain
 from clientsdk.store.store import Store
@@ -37,8 +36,6 @@ from sotto.plan.metric import Symbol
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
 OVER_BUDGET = Outcome.OVER_BUDGET
-#: Segments of a single recording, where they are not those of the device (:mod:`clientsdk.otel`).
-MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", default=None)
 #: With these nothing of the device is kept.
 _NOTHING_KEPT = (NO_CONSENT, EXPIRED, STORE_FULL)
 _DAYS_OF_USE = Measure("days", APP)
@@ -306,7 +303,7 @@ class Recorder:
     ) -> None:
         store = self._store
         if entry.kept:
-            if reservoirs.displace(connection, terms.tally, chain, entry.reserved):
+            if outbox.displace(connection, terms.tally, chain, entry.reserved):
                 store.erasure.schedule(connection)
             store.add_chain(connection, chain)
         added = entry.reserved - entry.held if entry.kept else 0
@@ -387,7 +384,7 @@ class Recorder:
         plan = self._plan
         if not plan.attributes:
             return 0
-        from sotto.plan.segments import cell_of
+        from sotto.plan.segments import MEASURED, cell_of
 
         measured = MEASURED.get() if metric.measure is None else None
         values = {**self.segments, **(measured or {})}

@@ -36,6 +36,8 @@ _CONTEXT = decimal_context(60)
 #: exponents up to 1000, smaller by far than a grain of 2**-64.
 _GUARD = Fraction(1, 10**50)
 _LARGEST_EXPONENT = 1000
+#: Enough digits for a first guess at a loss: it is at most 1000, in millionths.
+_ROUGH = decimal_context(28)
 
 
 @lru_cache(maxsize=4096)
@@ -74,12 +76,13 @@ def loss_micro(ratio: Fraction) -> int:
         raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
     if ratio == 1:
         return 0
-    quotient = _CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    guess = max(1, int(_CONTEXT.multiply(_CONTEXT.ln(quotient), Decimal(MICRO))))
-    while guess > 1 and exp_micro(guess - 1)[0] >= ratio:
-        guess -= 1
+    quotient = _ROUGH.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    guess = max(1, int(_ROUGH.multiply(_ROUGH.ln(quotient), Decimal(MICRO))))
+    # Upward first: the guess is mostly one too low, and each bound takes long.
     while exp_micro(guess)[0] < ratio:
         guess += 1
+    while guess > 1 and exp_micro(guess - 1)[0] >= ratio:
+        guess -= 1
     return guess
 
 

@@ -1,8 +1,11 @@
-"""Sources of randomness."""
+"""Sources of randomness, and exact draws from them: no floating point before a draw."""
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from mechanisms.arrays import Any, Words, np
 
@@ -50,3 +53,31 @@ class _NoSource:
 
 #: For a value that is not rounded at random.
 NO_SOURCE = _NoSource()
+
+
+def uniform_below(bound: int, source: Source) -> int:
+    """Return a uniform integer in ``[0, bound)`` by rejection."""
+    bits = (bound - 1).bit_length()
+    if bits == 0:
+        return 0
+    while True:
+        value = source.bits(bits)
+        if value < bound:
+            return value
+
+
+def choose(weights: Mapping[int, int], source: Source) -> int:
+    """Return a key with probability exactly proportional to its integer weight."""
+    keys = list(weights)
+    totals = list(accumulate(weights.values()))
+    return keys[bisect_right(totals, uniform_below(totals[-1], source))]
+
+
+def some_below(bound: int, count: int, source: Source) -> Sequence[int]:
+    """Return all numbers below ``bound``, rising; or ``count`` of them, drawn at random."""
+    if bound <= count:
+        return range(bound)
+    chosen: set[int] = set()
+    while len(chosen) < count:
+        chosen.add(uniform_below(bound, source))
+    return sorted(chosen)

@@ -21,8 +21,7 @@ from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
-from mechanisms.randomness import Source
-from mechanisms.sampling import choose, uniform_below
+from mechanisms.randomness import Source, choose, uniform_below
 from papers.selection import exponential_pmf, exponents
 
 

@@ -31,8 +31,7 @@ from clientsdk.store.plans import made_once
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
 from mechanisms.frozen import NamedTuple
-from mechanisms.randomness import SystemSource
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import SystemSource, uniform_below
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size

@@ -31,7 +31,7 @@ from sqlite3 import Connection
 
 from clientsdk.store import schema
 from mechanisms.digests import sha256
-from mechanisms.frozen import NamedTuple
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
 from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
@@ -87,7 +87,8 @@ def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
     return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
 
 
-class Identity(NamedTuple):
+@frozen
+class Identity:
     """A device's pseudonym in one budget period, and its key."""
 
     pseudonym: bytes
@@ -118,7 +119,8 @@ def _derived(purpose: bytes, collector: str, period: int, secret: bytes) -> byte
 # Panels.
 
 
-class Panel(NamedTuple):
+@frozen
+class Panel:
     secret: bytes  #: 32 random bytes.
     since: int  #: A cycle that began before this period has no turn.
 

@@ -23,10 +23,8 @@ from clientsdk import draws
 from clientsdk.store import device_secrets, schema
 from clientsdk.store.accounts import tally_name
 from clientsdk.store.outbox import StoredChain
-from mechanisms.exact import MICRO
-from mechanisms.frozen import NamedTuple
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
-from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.measures import RECORDED
 
@@ -42,21 +40,8 @@ _NUMBER, _WHOLE = struct.Struct("<?d"), struct.Struct("<?q")
 _MOST = (1 << 63) - 1
 
 
-class MeasureUnderWay(NamedTuple):
-    """A measure that the device's file has a state of; ``metric`` is ``"plan/metric"``.
-
-    That is the true value, or of ``used`` a randomized response. One answer is drawn from it at the
-    first use from ``end`` on, in ms since the epoch, which costs ``reserved`` micro-epsilon at its
-    last level; ``measure`` says in words what it is.
-    """
-
-    metric: str
-    measure: str
-    end: int
-    reserved: int
-
-
-class MeasureRow(NamedTuple):
+@frozen
+class MeasureRow:
     """A row of the table ``measure``, without its random bytes; its state is in no ``repr``."""
 
     tally: str
@@ -248,27 +233,6 @@ def next_end(connection: Connection, length: int) -> int | None:
     whole = "SELECT min(period) FROM measure WHERE typeof(period) = 'integer' AND period >= 0"
     (period,) = connection.execute(whole).fetchone()
     return None if period is None else (period + 1) * length
-
-
-def under_way(
-    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
-) -> tuple[MeasureUnderWay, ...]:
-    """Return what is measured now; StoreError if it does not fit its plan."""
-    if schema.check(connection) < schema.VERSION:
-        # The file was last opened by a release without measures.
-        return ()
-    query = "SELECT tally, period, plan, metric FROM measure ORDER BY tally"
-    found = []
-    for tally, period, number, index in connection.execute(query).fetchall():
-        of = plan(connection, number)
-        if not 0 <= index < len(of.metrics) or (measure := of.metrics[index].measure) is None:
-            raise StoreError(f"a measure in {schema.name_of(connection)} does not fit its plan")
-        words, metric = measure.in_words(), of.metrics[index]
-        if metric.holds_response:
-            last = metric.mechanism.certified()
-            words += f", as a response randomized at epsilon {last / MICRO:g}"
-        found.append(MeasureUnderWay(tally, words, (period + 1) * of.period, metric.cost))
-    return tuple(found)
 
 
 def erase(connection: Connection, tally: str | None = None) -> None:

@@ -249,3 +249,25 @@ def postpone(connection: Connection, chains: Iterable[tuple[StoredChain, int]]) 
         " WHERE period = ? AND due = ? AND id = ? AND charged = ?",
         [(moment, chain.period, chain.due, chain.id, chain.charged) for chain, moment in chains],
     )
+
+
+# Reservoirs: of all values of a metric in a period one chain is kept.
+
+
+def in_reservoir(connection: Connection, tally: str) -> int | None:
+    """Return what a reservoir has reserved, its chain wiped or not; None if it is unused."""
+    row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def displace(connection: Connection, tally: str, chain: StoredChain, cost: int) -> bool:
+    """Register ``chain`` at ``cost``; return whether another one was in its place and is erased."""
+    erased = connection.execute(
+        "DELETE FROM chain WHERE (period, due, id) IN"
+        " (SELECT ?, due, chain FROM reservoir WHERE tally = ?)",
+        (chain.period, tally),
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)", (tally, chain.due, chain.id, cost)
+    )
+    return erased.rowcount > 0

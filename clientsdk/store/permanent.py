@@ -15,25 +15,12 @@ from sqlite3 import Connection
 
 from clientsdk.store.schema import name_of
 from mechanisms.digests import sha256
-from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import WORDS
 
 #: Fields of a metric that a plan may change without changing what its responses mean.
 _INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel", "false_discovery_rate", *WORDS})
-
-
-class PermanentCharge(NamedTuple):
-    """The cost of permanent responses of one metric (``"plan/metric"``), mechanism and levels.
-
-    ``cost``, in micro-epsilon, is charged to the lifetime: the last level's, for each response ever
-    drawn. A response is ``held`` unless consent was withdrawn and none has been drawn since.
-    """
-
-    metric: str
-    cost: int
-    held: bool
 
 
 def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
@@ -85,10 +72,3 @@ def erase(connection: Connection, tally: str | None = None) -> None:
     connection.execute(
         "UPDATE permanent SET response = x'' WHERE ? IS NULL OR tally = ?", (tally, tally)
     )
-
-
-def charges(connection: Connection) -> tuple[PermanentCharge, ...]:
-    rows = connection.execute(
-        "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding"
-    )
-    return tuple(PermanentCharge(tally, cost, bool(held)) for tally, cost, held in rows)

@@ -35,7 +35,6 @@ from clientsdk.store.database import (
     DeviceDatabase,
     Erasure,
     Transaction,
-    TransactionAccess,
 )
 from clientsdk.store.device_secrets import Identity
 from clientsdk.store.outbox import Outbox, Recording, StoredChain
@@ -51,6 +50,7 @@ from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clientsdk.ledger import Ledger
+    from clientsdk.store.database import TransactionAccess
 
 #: Seconds for which it may go unnoticed that another process was given consent, that one has noted
 #: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),

@@ -28,8 +28,7 @@ from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.counting import grouped_bit_sums, grouped_counts
-from mechanisms.randomness import Source, SystemSource
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, SystemSource, uniform_below
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 #: Runs of a sampler in which the outcomes of one input are followed; all inputs share three times

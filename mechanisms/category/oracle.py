@@ -8,8 +8,7 @@ from numbers import Integral
 from mechanisms.arrays import Floats, Ints, Words, np
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.randomness import Source
-from mechanisms.sampling import some_below
+from mechanisms.randomness import Source, some_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
-from mechanisms.randomness import Source
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, uniform_below
 
 #: Bytes of rows that are held at once, and random bits behind a coin.
 _HELD, _PLANES = 1 << 20, 5

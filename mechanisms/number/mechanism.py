@@ -15,8 +15,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
 from mechanisms.number.grid import BINS, MISSING, QUANTILES, check_unit, unit_array
 from mechanisms.number.questions import spread_within
-from mechanisms.randomness import Source
-from mechanisms.sampling import some_below
+from mechanisms.randomness import Source, some_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

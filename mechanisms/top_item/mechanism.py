@@ -21,8 +21,7 @@ from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.noise import Noise
-from mechanisms.randomness import Source
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, uniform_below
 
 #: Largest number of items, and largest clip.
 MAX_ITEMS, MAX_CLIP = 1 << 10, 1 << 16

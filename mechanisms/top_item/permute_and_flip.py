@@ -22,8 +22,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import decimal_context, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
-from mechanisms.randomness import Source
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 TYPE_CHECKING = False

@@ -10,8 +10,7 @@ from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.estimators.variance import share_variance
 from mechanisms.frozen import frozen
-from mechanisms.randomness import Source
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 TYPE_CHECKING = False

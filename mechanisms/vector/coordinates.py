@@ -11,8 +11,7 @@ from mechanisms.errors import ParameterError, check_int
 from mechanisms.number.grid import QUANTILES, check_unit, unit_array
 from mechanisms.number.mechanism import check_estimated, precision_of_mean
 from mechanisms.number.several import SeveralAnswers, coin, coin_column
-from mechanisms.randomness import Source
-from mechanisms.sampling import some_below
+from mechanisms.randomness import Source, some_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import SottoError
 from mechanisms.levels import GRAINS
 from mechanisms.number.several import SeveralAnswers
-from mechanisms.randomness import Source
-from mechanisms.sampling import choose
+from mechanisms.randomness import Source, choose
 
 
 class RelaxationStateError(SottoError):

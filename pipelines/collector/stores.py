@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sotto.clocks import LEAP, CheckedClock, now_ms, steady_ms
+from pipelines.collector.clocks import LEAP, CheckedClock, steady_ms
+from sotto.clocks import now_ms
 from sotto.errors import BrokerError, PublishError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import MAX_BATCH, ReportTopic

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _CONTROLS = frozenset(
     map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)])
 )
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
 MAX_LEVELS = 8
 #: A century: no duration is longer, so that sums of times stay far within 64 bits.
 MAX_DURATION = 36_525 * 86_400_000
@@ -71,6 +70,16 @@ _INSTRUMENT = r"[A-Za-z][A-Za-z0-9_.\-/]{0,254}"
 NAME_RULE = "letters, digits, '_', '.' and '-', at most 128, a letter or digit first"
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is a name, by :data:`NAME_RULE`.
+
+    >>> is_name("dest-2.delay_ms"), is_name("-delay"), is_name("délai"), is_name("a" * 129)
+    (True, False, False, False)
+    """
+    letters = text.replace("_", "").replace(".", "").replace("-", "")
+    return text.isascii() and text[:1].isalnum() and letters.isalnum() and len(text) <= 128
+
+
 def amount(micro: int) -> str:
     """Return micro-epsilon as people write epsilon.
 
@@ -83,7 +92,7 @@ def amount(micro: int) -> str:
 def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> list[str]:
     """Return what is wrong with a metric of a plan with such a period and resolution (ms)."""
     problems = []
-    if not NAME.fullmatch(metric.name):
+    if not is_name(metric.name):
         problems.append(f": its name must consist of {NAME_RULE}")
     if metric.type not in TYPES:
         return [*problems, f": type {metric.type!r} must be one of {', '.join(TYPES)}"]
@@ -175,7 +184,7 @@ def measure_problems(metric: CompiledMetric, period: int) -> list[str]:
             "say so with stored: true"
         )
     if bool(measure.of) != (kind not in ("furthest", "age")) or (
-        measure.of and not NAME.fullmatch(measure.of)
+        measure.of and not is_name(measure.of)
     ):
         problems.append(f": measure {kind} {measure.of!r} must be a name: {NAME_RULE}")
     if kind == "age" and (measure.every <= 0 or measure.every % period):
@@ -238,7 +247,7 @@ def group_problems(
     named = dict(groups)
     problems = []
     for name, text in groups:
-        if not NAME.fullmatch(name):
+        if not is_name(name):
             problems.append(f"group {name!r} must be a name: {NAME_RULE}")
         if not are_words(text):
             problems.append(

@@ -427,7 +427,7 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
 
     problems = []
     for what in ("collector", "plan"):
-        if not checks.NAME.fullmatch(getattr(plan, what)):
+        if not checks.is_name(getattr(plan, what)):
             problems.append(f"{what} {getattr(plan, what)!r} must be a name: {checks.NAME_RULE}")
     if not (0 < len(plan.owner) <= 256 and checks.stays_in_line(plan.owner)):
         problems.append("owner must be whom to ask, on one line of at most 256 characters")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from math import prod
 
 from mechanisms.digests import sha256
@@ -27,6 +28,8 @@ OTHER, NO_ARM = "other", "none"
 #: The unit of an experiment's share: millionths.
 _WHOLE = 1_000_000
 _ARM = b"sotto.arm\0"
+#: Segments of a single recording, where they are not those of the device (:mod:`clientsdk.otel`).
+MEASURED: ContextVar[Mapping[str, str | None] | None] = ContextVar("measured", default=None)
 #: Neither ``=`` nor ``,``, which separate in ``os=linux,app_version=2``.
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
 _NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, a letter or digit first"

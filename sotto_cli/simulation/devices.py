@@ -17,8 +17,7 @@ from typing import ClassVar
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
 from mechanisms.digests import sha256
-from mechanisms.randomness import Source, SystemSource
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import Source, SystemSource, uniform_below
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan

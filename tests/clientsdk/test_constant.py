@@ -9,7 +9,7 @@ from device_plans import CONSTANT, START, VAST, metric, number, plan
 from statistical import check_counts
 
 from clientsdk.store import permanent
-from clientsdk.store.database import TransactionAccess
+from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient
 
 
@@ -49,7 +49,7 @@ def pairs(responses, seed):
             for known in compiled.metrics:
                 client.record(known.name, value)
             client.clock.advance(days=7)
-        with client._store.transaction(TransactionAccess.READ) as connection:
+        with client._store.transaction(READ) as connection:
             rows = connection.execute("SELECT payloads FROM chain ORDER BY metric, period")
             strongest = [payload[0] for (payload,) in rows.fetchall()]
         seen.update(zip(strongest[::2], strongest[1::2], strict=True))

@@ -186,14 +186,14 @@ def test_a_fork_that_waits_for_a_store_keeps_new_ones_away(path):
     """Made meanwhile, a store would be open in both processes."""
     code = """
 from clientsdk import lifecycle
-from clientsdk.store.database import TransactionAccess
+from clientsdk.store.database import WRITE
 lifecycle.PATIENCE = 0.02
 sys.unraisablehook = lambda found: os._exit(9)
 client = device(metric("colour", "every", 6))
 inside, forked = threading.Event(), threading.Event()
 made = []
 def hold():
-    with client._store.transaction(TransactionAccess.WRITE):
+    with client._store.transaction(WRITE):
         inside.set()
         forked.wait(0.3)
 def make():

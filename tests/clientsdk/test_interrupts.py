@@ -12,7 +12,7 @@ import pytest
 from device_plans import START, VAST, metric, plan
 
 from clientsdk import Consent, Outcome, Settings
-from clientsdk.store.database import Transaction, TransactionAccess
+from clientsdk.store.database import READ, Transaction
 from clientsdk.testing import FakeClock, SeededClient
 
 
@@ -197,7 +197,7 @@ def test_a_store_that_another_thread_never_lets_go_of(path, monkeypatch):
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with client._store.transaction(TransactionAccess.READ):
+        with client._store.transaction(READ):
             held.set()
             done.wait(300)
 

@@ -11,7 +11,7 @@ from scripts import ROOT
 from benchmarks.kills import life
 from benchmarks.kills.life import DAY, START, WEEK, open_device
 from benchmarks.kills.witness import BrokenPromiseError, Witness
-from clientsdk.store.database import TransactionAccess
+from clientsdk.store.database import WRITE
 
 
 @pytest.mark.real_randomness
@@ -67,7 +67,7 @@ def test_a_ledger_that_is_wrong_is_seen(tmp_path, device, damage, found):
     witness = Witness(tmp_path)
     if found == "forgotten":
         witness.look()
-    with device._store.transaction(TransactionAccess.WRITE) as connection:
+    with device._store.transaction(WRITE) as connection:
         connection.execute(f"UPDATE ledger SET {damage}")
     with pytest.raises(BrokenPromiseError, match=found):
         witness.look()

@@ -30,12 +30,12 @@ from plan_texts import plan_head
 from scripts import ROOT
 from test_planted_values import FIGURE, MARK, assert_clean
 
-from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, recorder
+from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher
 from clientsdk import otel as module
 from clientsdk.otel import SottoMeterProvider
-from clientsdk.recorder import MEASURED
 from clientsdk.testing import FakeClock, SeededClient, WatchedClient, reported
 from sotto.plan.compile import parse_plan
+from sotto.plan.segments import MEASURED
 
 #: Requests that are made of a server, an even number.
 TIMES = 6
@@ -517,7 +517,9 @@ def test_an_interrupt_leaves_no_segment_set(monkeypatch):
         MEASURED.set(segments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recorder, "MEASURED", SimpleNamespace(set=interrupted, reset=None))
+    monkeypatch.setattr(
+        "sotto.plan.segments.MEASURED", SimpleNamespace(set=interrupted, reset=None)
+    )
     device = SeededClient(plan(TOOK, more="segments: {os: [linux]}\n"), seed=1)
     histogram = SottoMeterProvider(device).get_meter("app").create_histogram("app.latency")
     with pytest.raises(KeyboardInterrupt):

@@ -49,10 +49,10 @@ wait(pid)
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_charge_in_a_child_survives_a_loss_of_power(path, kind):
     code = """
-from clientsdk.store.database import TransactionAccess
+from clientsdk.store.database import DURABLE
 client = device(metric("colour"))
 def durable():
-    with client._store.transaction(TransactionAccess.DURABLE) as connection:
+    with client._store.transaction(DURABLE) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 durable()
 wait(fork(durable))

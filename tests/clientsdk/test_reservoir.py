@@ -10,7 +10,7 @@ from statistical import check_counts
 
 from clientsdk import Outcome, draws
 from clientsdk.testing import FakeClock, SeededClient
-from mechanisms.sampling import uniform_below
+from mechanisms.randomness import uniform_below
 
 
 def device(seed=1, **options):

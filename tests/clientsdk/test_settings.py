@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import re
 from pathlib import Path
 
@@ -272,6 +273,14 @@ def test_what_switches_off_is_named(monkeypatch, tmp_path, environ, by):
     # A simulation runs in continuous integration too, unless it is meant.
     simulated = SeededClient(plan(metric("colour")), seed=1).settings.disabled
     assert simulated is (by is not None and by.startswith("SOTTO_"))
+
+
+def test_a_name_is_found_in_whatever_case_windows_keeps_it(monkeypatch):
+    """Its ``os.environ`` keeps all names in capitals."""
+    kept = type(os.environ)({"BAMBOO_PLANKEY": "7"}, str.upper, str, str, str)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", kept)
+        assert Settings().switched_off_by() == "bamboo_planKey"
 
 
 def test_an_app_may_record_in_continuous_integration_and_not_where_nobody_wants_it(monkeypatch):

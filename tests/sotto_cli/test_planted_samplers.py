@@ -14,7 +14,7 @@ from planted import plant
 
 from clientsdk import draws
 from clientsdk.recorder import Recorder
-from clientsdk.store import permanent, reservoirs
+from clientsdk.store import outbox, permanent
 from mechanisms.audit.claims import FALSE_ALARM, Auditor, examine
 from mechanisms.audit.laws import check_draws
 from mechanisms.audit.reports import UnexpectedReportsError
@@ -280,7 +280,7 @@ FAULTS: dict[Callable[[str], bool], dict[str, tuple[str, Any, str, Any]]] = {
     },
     case: {
         "a permanent response drawn every period": ("0", permanent, "keep", lambda *given: None),
-        "a reservoir that sends an old value": ("1", reservoirs, "displace", lambda *given: False),
+        "a reservoir that sends an old value": ("1", outbox, "displace", lambda *given: False),
     },
     source: {
         "a biased bit of the system's source": ("system", SystemSource, "bits", _biased),

@@ -167,9 +167,11 @@ def test_closing_does_not_wait_for_a_message_under_way(collector, publisher):
         ("http://[::1]:8470", "::1", 8470),
         ("http://[::1]", "::1", 80),
         ("https://[::1]", "::1", 443),
+        (" HTTPS://Telemetry.Example:/v1/reports#now ", "telemetry.example", 443),
+        ("http://LOCALHOST#top", "localhost", 80),
     ],
 )
-def test_an_address_of_ipv6_needs_no_port(url, host, port):
+def test_an_address_needs_no_port(url, host, port):
     connection = Address(url, None).connection()
     assert (connection.host, connection.port) == (host, port)
 
@@ -182,7 +184,19 @@ def test_an_address_of_ipv6_needs_no_port(url, host, port):
         "ftp://telemetry.example",
         "https://",
         "https://telemetry.example?key=1",
+        "https://telemetry.example/path?key=1",
         "https://telemetry.example:port",
+        "https://telemetry.example:65536",
+        "https://telemetry.example:000443",
+        "https://telemetry.example:1:2",
+        "https://telemetry .example",
+        "https://telemetry.example/a path",
+        "https://me@telemetry.example",
+        "https://:443",
+        "https://[telemetry.example]",
+        "https://[::1]8470",
+        "https://[::1",
+        "https://::1",
         "https://telemetry\x7f.example",
     ],
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from scripts import PRELUDE, run
 
+from clientsdk.store.device_secrets import Identity, Panel
+from clientsdk.store.measures import MeasureRow
+
 TWO = """
 folder = Path(sys.argv[1])
 client = device(metric("colour", ladder=[(500_000, 0)]), state=folder / "device.db", consent=False)
@@ -30,3 +33,16 @@ for child in children:
 print(*{child.communicate()[0] for child in children}, sep="")
 """
     assert len(run(both, tmp_path, PRELUDE + TWO).split()) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Identity(b"Qzx7", b"Qzx7"),
+        Panel(b"Qzx7", 0),
+        MeasureRow("demo/colour", 2800, 1, 0, 0, b"Qzx7"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_device_keeps_to_itself_is_in_no_repr(value):
+    assert "Qzx7" not in repr(value)

@@ -15,7 +15,7 @@ from device_plans import START, VAST, WEEK, Calling, metric, plan, raw, seeded
 
 from clientsdk import Client, Consent, MemoryPublisher, Outcome
 from clientsdk.store import outbox
-from clientsdk.store.database import TransactionAccess
+from clientsdk.store.database import READ, WRITE
 from sotto.errors import PublishError, StoreError
 
 
@@ -52,7 +52,7 @@ def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
     for _ in range(20):
         two.record("colour", "a")
     chains = ids(two)
-    with one._store.transaction(TransactionAccess.WRITE) as connection:
+    with one._store.transaction(WRITE) as connection:
         one._store.erasure.schedule(connection)
     scrub = one._store.erasure.scrub
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -77,7 +77,7 @@ def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path)
     refuse = Mock(side_effect=PublishError("no broker"))
     client = device(path, metric("colour"), publisher=Calling(before=refuse))
     client.record("colour", "a")
-    with client._store.transaction(TransactionAccess.READ) as connection:
+    with client._store.transaction(READ) as connection:
         (chain,) = outbox.due(connection, START + WEEK, 9)
     assert repr(chain.payloads) not in repr(chain)
     assert chain.id.hex() not in repr(chain)

@@ -11,7 +11,7 @@ from sources import ScriptedSource, exact_law
 from statistical import check_counts
 
 from mechanisms.chains.bits import bernoulli_lanes, bernoulli_mask, planes_of
-from mechanisms.sampling import choose, uniform_below
+from mechanisms.randomness import choose, uniform_below
 from mechanisms.testing import SeededSource
 
 SEED = 1414213562
