@@ -19,7 +19,13 @@ from fractions import Fraction
 from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least
+from mechanisms.errors import (
+    ParameterError,
+    UnrelatedLevelsError,
+    check_at_least,
+    check_epsilon,
+    check_share,
+)
 from mechanisms.noise import odds
 from papers.gradual_release.comparison import bit_noise
 
@@ -96,6 +102,7 @@ def chain_log_ratio(
 
     The last report alone decides; the ratio is finite even where both probabilities underflow.
     """
+    check_epsilon(epsilons[-1], 700)
     return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
 
 
@@ -108,6 +115,8 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
     ``UnrelatedLevelsError`` is raised. A T that misses that by less than 1e-12 is taken to be
     rounded.
     """
+    for probability in (*weak, *strong):
+        check_share("probability", probability)
     p1, p0, s1, s0 = (Fraction(probability) for probability in (*weak, *strong))
     keep = (p1 - p0) / (s1 - s0) if s1 != s0 else Fraction(0)
     zero = p0 - s0 * keep
@@ -135,6 +144,7 @@ def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
 def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
     """Return the variance of an estimated share, given the values (appendix G, its diagonal)."""
     check_at_least("n", n, 1)
+    check_share("share", share)
     odd, others = odds(epsilon), domain_size - 1
     return (share * others * (1 + odd) + (1 - share) * (1 + others * odd)) * odd / n
 
@@ -189,6 +199,7 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
 
 
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:
+    check_at_least("domain_size", domain_size, 2)
     if not 0 <= epsilon1 < epsilon2:
         raise ParameterError(f"epsilons must rise from 0 or more, not {epsilon1}, {epsilon2}")
     both = -expm1(-(epsilon1 + epsilon2))
