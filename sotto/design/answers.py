@@ -24,7 +24,7 @@ class DataAssumption:
     """Suppositions about the data before they are collected."""
 
     share: float | None = None
-    #: Whether numbers lie all over their range.
+    #: Whether numbers lie all over their range, and categories are equally frequent.
     uniform: bool = False
     #: How many candidate strings there are, if a plan does not say which.
     candidates: int | None = None
@@ -35,7 +35,8 @@ class DataAssumption:
         values = spread if self.uniform and kind in _RANGED else None
         if self.candidates is not None:
             own = tuple(f"candidate {number}" for number in range(self.candidates))
-        return Assumed(self.share, values, own if kind == "string" else ())
+        even = self.uniform and kind in ("category", "boolean")
+        return Assumed(self.share, values, own if kind == "string" else (), even)
 
 
 @dataclass(frozen=True)
