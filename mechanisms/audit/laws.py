@@ -302,8 +302,17 @@ def _inputs(mechanism: Mechanism, source: Source) -> list[Any]:
     ends = (some[0], some[-1])
     if (size := getattr(mechanism, "domain_size", 0)) and isinstance(some[0], int):
         ends = (0, size - 1)
-    chosen = list(dict.fromkeys([*mechanism.worst_inputs(-1), *ends, *some]))
+    worst = mechanism.worst_inputs(-1)
+    chosen = list(dict.fromkeys([*worst, *between(worst[1]), *ends, *some]))
     return chosen[: 4 if isinstance(mechanism.chain, BitChain) else INPUTS]
+
+
+def between(value: Any) -> list[Any]:
+    """Return numbers that are on no grid, and so are rounded, if the value is of numbers."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    if not isinstance(numbers[0], float):
+        return []
+    return [tuple(0.3 for _ in numbers) if numbers is value else 0.3]
 
 
 def _check_draw(
@@ -475,19 +484,22 @@ def tables(reports: AttackedReports, mechanism: Mechanism, inputs: Sequence[Any]
     """Count reports by input: bits, or bytes where payloads have one: ``(inputs, planes, cells)``.
 
     Planes are the levels, in what each differs from the next, and where reports are symbols how
-    many of them are what the public coins make of the input.
+    many of them are what the public coins make of the input; at last the bits of the chain ids.
     """
     payloads, places = reports.payloads, reports.places
     changes = payloads[:, 1:] ^ payloads[:, :-1]
-    found = _tally(np.concatenate([payloads, changes], axis=1), places, len(inputs))
+    ids = np.ascontiguousarray(reports.chains).view(np.uint8).reshape(len(places), 1, 16)
+    planes = np.concatenate([payloads, changes], axis=1)
+    parts = [_tally(each, places, len(inputs)) for each in (planes, ids)]
     true = mechanism.truths(column_of(inputs, places), reports.chains)[:, None]
     if true.shape[2]:
         agreed = true == mechanism.answers(payloads)
         sums = np.zeros((len(inputs), *agreed.shape[1:]), dtype=np.int64)
         np.add.at(sums, places, agreed)
-        room = (0, 0), (0, 0), (0, found.shape[2] - sums.shape[2])
-        found = np.concatenate([found, np.pad(sums, room)], axis=1)
-    return found
+        parts.insert(1, sums)
+    room = max(part.shape[2] for part in parts)
+    rooms = [((0, 0), (0, 0), (0, room - part.shape[2])) for part in parts]
+    return np.concatenate([np.pad(*each) for each in zip(parts, rooms, strict=True)], axis=1)
 
 
 def _tally(planes: Bytes, places: Ints, inputs: int) -> Ints:
