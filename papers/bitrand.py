@@ -183,7 +183,6 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
     label; the features are another matter.
     """
     check_at_least("epsilon", epsilon, 0)
-    check_at_least("labels", labels, 1)
     small = math.exp(-epsilon)
     return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
 

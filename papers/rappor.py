@@ -15,7 +15,6 @@ from mechanisms.errors import check_at_least, check_probability
 
 def differing_bits_epsilon(differing: int, f: float) -> float:
     """Return the epsilon of filters that differ in so many bits (at most 2 h), f in (0, 1)."""
-    check_at_least("differing", differing, 0)
     check_probability("f", f)
     return differing * log1p(2 * (1 - f) / f)
 

@@ -172,7 +172,7 @@ class Auditor:
     def alike(self, mechanism: Mechanism, device: Sampler, recordings: int, levels: int) -> bool:
         """Return whether a device and the batch code draw alike, as far as so many show."""
         some = list(mechanism.some_inputs(_COMPARED, self.source))
-        some += between(mechanism.worst_inputs(-1)[1])
+        some += between(some[0])
         inputs = [each for each in some if not (isinstance(each, tuple) and not any(each))]
         found = []
         for sampler, n in ((device, recordings), (batch_sampler(mechanism), 8 * recordings)):

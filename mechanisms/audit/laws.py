@@ -303,16 +303,17 @@ def _inputs(mechanism: Mechanism, source: Source) -> list[Any]:
     if (size := getattr(mechanism, "domain_size", 0)) and isinstance(some[0], int):
         ends = (0, size - 1)
     worst = mechanism.worst_inputs(-1)
-    chosen = list(dict.fromkeys([*worst, *between(worst[1]), *ends, *some]))
+    chosen = list(dict.fromkeys([*worst, *between(some[0]), *ends, *some]))
     return chosen[: 4 if isinstance(mechanism.chain, BitChain) else INPUTS]
 
 
 def between(value: Any) -> list[Any]:
-    """Return numbers that are on no grid, and so are rounded, if the value is of numbers."""
-    numbers = value if isinstance(value, tuple) else (value,)
-    if not isinstance(numbers[0], float):
-        return []
-    return [tuple(0.3 for _ in numbers) if numbers is value else 0.3]
+    """Return an input whose numbers are on no grid, and so are rounded, if one is of numbers."""
+    if isinstance(value, float):
+        return [0.3]
+    if isinstance(value, tuple) and isinstance(value[0], float):
+        return [(0.3,) * len(value)]
+    return []
 
 
 def _check_draw(
@@ -481,10 +482,10 @@ def _words_for(thresholds: list[int], source: Source) -> list[int]:
 
 
 def tables(reports: AttackedReports, mechanism: Mechanism, inputs: Sequence[Any]) -> Ints:
-    """Count reports by input: bits, or bytes where payloads have one: ``(inputs, planes, cells)``.
+    """Count reports by input: bits, or bytes where payloads have one: ``(inputs, cells)``.
 
-    Planes are the levels, in what each differs from the next, and where reports are symbols how
-    many of them are what the public coins make of the input; at last the bits of the chain ids.
+    Cells are of the levels, of what each differs in from the next, of the chain ids, and where
+    reports are symbols of how many of them are what the public coins make of the input.
     """
     payloads, places = reports.payloads, reports.places
     changes = payloads[:, 1:] ^ payloads[:, :-1]
@@ -496,10 +497,8 @@ def tables(reports: AttackedReports, mechanism: Mechanism, inputs: Sequence[Any]
         agreed = true == mechanism.answers(payloads)
         sums = np.zeros((len(inputs), *agreed.shape[1:]), dtype=np.int64)
         np.add.at(sums, places, agreed)
-        parts.insert(1, sums)
-    room = max(part.shape[2] for part in parts)
-    rooms = [((0, 0), (0, 0), (0, room - part.shape[2])) for part in parts]
-    return np.concatenate([np.pad(*each) for each in zip(parts, rooms, strict=True)], axis=1)
+        parts.append(sums)
+    return np.concatenate([part.reshape(len(inputs), -1) for part in parts], axis=1)
 
 
 def _tally(planes: Bytes, places: Ints, inputs: int) -> Ints:

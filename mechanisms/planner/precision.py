@@ -36,14 +36,8 @@ def precision(
     >>> round(rare.floor(10_000), 4)
     0.0135
     """
-    _check(mechanism, level)
-    return mechanism.precision(level, assumed or Assumed(), scale)
-
-
-def _check(mechanism: Mechanism, level: int, share: float = 1.0) -> None:
-    """Refuse a level that there is not, and a share of nothing, by which others are divided."""
     check_int("level", level, 0, mechanism.levels - 1)
-    check_epsilon(share, 1, "share")
+    return mechanism.precision(level, assumed or Assumed(), scale)
 
 
 def ordinal_mean(
@@ -72,7 +66,7 @@ def retention(mechanism: Mechanism, level: int, share: float, *, panel: int = 1)
     >>> [round(retention(ages, 0, 0.1).width(n) / 2, 3) for n in (10**4, 10**5, 10**6)]
     [0.163, 0.052, 0.016]
     """
-    _check(mechanism, level, share)
+    check_epsilon(share, 1, "share")
     check_at_least("panel", panel, 1)
     turns = 1 - 1 / panel
     spread = sum(
@@ -97,7 +91,8 @@ def conversion(mechanism: Mechanism, level: int, share: float) -> Precision:
     """
     from mechanisms.estimators.ratios import conversions
 
-    _check(mechanism, level, share)
+    check_int("level", level, 0, mechanism.levels - 1)
+    check_epsilon(share, 1, "share")
     known: Any = mechanism
     variances = []
     for step in range(min(2, known.domain_size - 1), known.domain_size):

@@ -23,7 +23,6 @@ def least_error(domain_size: int, epsilon: float) -> float:
     ``epsilon``, in (0, 700], is what all reports together cost.
     """
     check_at_least("epsilon", epsilon, 0)
-    check_at_least("domain_size", domain_size, 1)
     down = exp(-epsilon)
     return (domain_size - 1) * down / (1 + (domain_size - 1) * down)
 

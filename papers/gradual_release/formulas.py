@@ -19,13 +19,7 @@ from fractions import Fraction
 from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
-from mechanisms.errors import (
-    ParameterError,
-    UnrelatedLevelsError,
-    check_at_least,
-    check_epsilon,
-    check_share,
-)
+from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least, check_epsilon
 from mechanisms.noise import odds
 from papers.gradual_release.comparison import bit_noise
 
@@ -115,8 +109,6 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
     ``UnrelatedLevelsError`` is raised. A T that misses that by less than 1e-12 is taken to be
     rounded.
     """
-    for probability in (*weak, *strong):
-        check_share("probability", probability)
     p1, p0, s1, s0 = (Fraction(probability) for probability in (*weak, *strong))
     keep = (p1 - p0) / (s1 - s0) if s1 != s0 else Fraction(0)
     zero = p0 - s0 * keep
@@ -144,7 +136,6 @@ def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
 def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
     """Return the variance of an estimated share, given the values (appendix G, its diagonal)."""
     check_at_least("n", n, 1)
-    check_share("share", share)
     odd, others = odds(epsilon), domain_size - 1
     return (share * others * (1 + odd) + (1 - share) * (1 + others * odd)) * odd / n
 

@@ -228,9 +228,10 @@ def test_without_a_fault_the_laws_are_the_same() -> None:
     "spec",
     [
         {"name": "hybrid", "points": 17, "missing": False},
+        {"name": "hybrid", "points": 17, "missing": True},
         {"name": "sampled_hybrid", "dimensions": 3, "sampled": 1, "points": 17},
     ],
-    ids=["number", "vector"],
+    ids=["number", "missing", "vector"],
 )
 def test_numbers_between_two_points_are_followed(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
