@@ -271,6 +271,16 @@ def test_intervals_of_uniform_numbers_are_as_long_as_predicted(spec: Any, epsilo
     assert 0.96 < found / told < 1.06
 
 
+def test_intervals_of_vectors_of_bits_are_as_long_as_predicted() -> None:
+    spec = {"name": "sampled_vector", "dimensions": 2, "sampled": 2, "bits": 6}
+    mechanism: Any = build(spec, [16_000_000], "m")
+    values = (np.arange(N) + 0.5) / N
+    [table] = replicate(mechanism, np.stack([values, values], axis=1), 0, 1, SEED)
+    found = np.mean([np.ptp(mean.interval()) for mean in mechanism.means(table)])
+    told = precision(mechanism, 0, Assumed(values=tuple(values.tolist()))).width(N)
+    assert 0.98 < found / told < 1.02
+
+
 @pytest.mark.parametrize("size", [16, 100])
 @pytest.mark.parametrize("name", ["hadamard", "grr", "oue"])
 def test_intervals_of_even_categories_are_as_long_as_predicted(name: str, size: int) -> None:

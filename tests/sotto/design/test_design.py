@@ -160,6 +160,13 @@ def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
     assert any("width of the interval of 95 % (parts of one)" in text for text in texts)
 
 
+def test_uniform_categories_are_equally_frequent(capsys):
+    options = "--type category --domain 50 --ladder 2 --mechanism hadamard --uniform"
+    status, out, _ = run(capsys, *options.split())
+    assert status == 0
+    assert "assumed: a true share of 2 %, the others alike" in " ".join(out.split())
+
+
 # Panels traded against years and users.
 
 
