@@ -12,7 +12,7 @@ import numpy as np
 from mechanisms.audit.attack import attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.guessing import Attack
-from mechanisms.audit.laws import RUNS, LawCheck, between, check_draws, same_law, tables
+from mechanisms.audit.laws import RUNS, LawCheck, check_draws, same_law, tables
 from mechanisms.audit.reports import (
     AttackedReports,
     Sampler,
@@ -172,7 +172,6 @@ class Auditor:
     def alike(self, mechanism: Mechanism, device: Sampler, recordings: int, levels: int) -> bool:
         """Return whether a device and the batch code draw alike, as far as so many show."""
         some = list(mechanism.some_inputs(_COMPARED, self.source))
-        some += between(some[0])
         inputs = [each for each in some if not (isinstance(each, tuple) and not any(each))]
         found = []
         for sampler, n in ((device, recordings), (batch_sampler(mechanism), 8 * recordings)):

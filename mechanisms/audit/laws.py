@@ -303,11 +303,11 @@ def _inputs(mechanism: Mechanism, source: Source) -> list[Any]:
     if (size := getattr(mechanism, "domain_size", 0)) and isinstance(some[0], int):
         ends = (0, size - 1)
     worst = mechanism.worst_inputs(-1)
-    chosen = list(dict.fromkeys([*worst, *between(some[0]), *ends, *some]))
+    chosen = list(dict.fromkeys([*worst, *_between(some[0]), *ends, *some]))
     return chosen[: 4 if isinstance(mechanism.chain, BitChain) else INPUTS]
 
 
-def between(value: Any) -> list[Any]:
+def _between(value: Any) -> list[Any]:
     """Return an input whose numbers are on no grid, and so are rounded, if one is of numbers."""
     if isinstance(value, float):
         return [0.3]

@@ -312,10 +312,9 @@ def precision_of_mean(
     from mechanisms.planner.targets import Precision
 
     values = assumed.values
-    if values is None:
-        return Precision(what, "the worst values", partial(variance, None), scale)
-    more = hidden * float(np.var(values))
-    return Precision(what, "the values given", lambda n: variance(values, n) + more, scale)
+    data = "the values given" if values is not None else "the worst values"
+    more = hidden * float(np.var(values)) if values is not None else 0.0
+    return Precision(what, data, lambda n: variance(values, n) + more, scale)
 
 
 def answer_parts(pair: tuple[float, float], symbols: int) -> tuple[list[float], list[float]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mechanisms.arrays import np
 from mechanisms.base import Mechanism
-from mechanisms.errors import check_at_least, check_epsilon, check_int
+from mechanisms.errors import check_epsilon, check_int
 from mechanisms.planner.targets import Assumed, Precision
 
 #: So many reports are enough for a ratio to vary as if there were any number of them.
@@ -67,7 +67,6 @@ def retention(mechanism: Mechanism, level: int, share: float, *, panel: int = 1)
     [0.163, 0.052, 0.016]
     """
     check_epsilon(share, 1, "share")
-    check_at_least("panel", panel, 1)
     turns = 1 - 1 / panel
     spread = sum(
         precision(mechanism, level, Assumed(share=each)).variance(1) / each**2 + turns / each

@@ -142,7 +142,15 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     assert names == ["carrier", "dep_delay", "distance"]
     assert "candidates" in document["refused"]["dest"]
     assert len(document["metrics"][0]["levels"]) == 3
-    assert (document["budget"]["lifetime"], document["budget"]["permanent"]) == (640_000_000, 0)
+    assert document["budget"] == {
+        "period": 9_500_000,
+        "period_ceiling": 12_000_000,
+        "lifetime": 640_000_000,
+        "permanent": 0,
+        "periods": 67,
+        "period_length": WEEK,
+        "recurring": 9_500_000,
+    }
     assert run(capsys, path, "--ladder", 1) == (
         2,
         "",
