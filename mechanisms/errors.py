@@ -65,6 +65,12 @@ def check_probability(name: str, value: float | Fraction) -> None:
         raise ParameterError(f"{name} must lie in (0, 1), not {value}")
 
 
+def check_share(name: str, value: float | Fraction) -> None:
+    """Refuse a parameter outside [0, 1]."""
+    if not 0 <= value <= 1:
+        raise ParameterError(f"{name} must lie in [0, 1], not {value}")
+
+
 def check_int(name: str, value: object, low: int, high: int) -> None:
     """Refuse a parameter that is no int (a bool is none), or outside ``[low, high]``."""
     if isinstance(value, bool) or not isinstance(value, int):

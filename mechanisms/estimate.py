@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Protocol
 
-from mechanisms.errors import ParameterError, check_probability
+from mechanisms.errors import ParameterError, check_probability, check_share
 from mechanisms.halving import turning
 
 #: Fewer reports than this, and the interval of a share inverts a test instead of being normal.
@@ -144,8 +144,7 @@ def forged(
     share: float, reports_by_level: Sequence[int], reach: Sequence[Sequence[float]]
 ) -> tuple[float, float]:
     """Return by how much an estimate may be too high, and too low: see :meth:`Estimate.under`."""
-    if not 0 <= share <= 1:
-        raise ParameterError(f"share must lie in [0, 1], got {share}")
+    check_share("share", share)
     n = sum(reports_by_level)
 
     def moved(side: int) -> float:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
+from mechanisms.errors import check_at_least, check_epsilon
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
 from mechanisms.ordinal.sizes import end_size, equidistant_size, exp_less, middle_floor
@@ -27,6 +28,8 @@ from mechanisms.ordinal.sizes import end_size, equidistant_size, exp_less, middl
 Number = int | float | Fraction
 #: The loss of each value in place of each other: ``loss[x][y]`` for ``y`` in place of ``x``.
 Loss = Sequence[Sequence[Number]]
+#: A larger epsilon of the exponential mechanism changes nothing: infinity is taken as this.
+_MOST = 1e6
 
 
 class QualityLosses(NamedTuple):
@@ -73,6 +76,7 @@ def equidistant(points: int) -> Loss:
 
 def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
     """Return how many candidates a single value, with these losses, would favour (Algorithm 1)."""
+    check_epsilon(epsilon)
     ordered = sorted(Fraction(loss) for loss in losses)
     sums = [Fraction(0), *accumulate(ordered)]
     size = len(ordered)
@@ -160,7 +164,9 @@ def exponential_loss(points: int, epsilon: float) -> float:
     halves the exponent, since in general the sum of the weights may change as much as a weight;
     here, between those values, it does not change at all.
     """
-    rate = epsilon / max(points - 1, 1)
+    check_at_least("points", points, 1)
+    check_at_least("epsilon", epsilon, 0)
+    rate = min(epsilon, _MOST) / max(points - 1, 1)
     weights = [math.exp(-rate * distance) for distance in range(points)]
     sums = list(accumulate(weights))
     costs = list(accumulate(distance * weight for distance, weight in enumerate(weights)))
@@ -173,7 +179,7 @@ def exponential_loss(points: int, epsilon: float) -> float:
 
 def exponential_rows(points: int, epsilon: float) -> list[list[float]]:
     """Return the channel of the exponential mechanism of :func:`exponential_loss`."""
-    rate = epsilon / max(points - 1, 1)
+    rate = min(epsilon, _MOST) / max(points - 1, 1)
     rows = [[math.exp(-rate * abs(x - y)) for y in range(points)] for x in range(points)]
     return [[weight / math.fsum(row) for weight in row] for row in rows]
 
@@ -184,6 +190,7 @@ def loss_ratios(epsilon: float) -> LossRatios:
     With h = e^{ε/2} and r = √(h² + 2h + 2): at most 2/(h+1), at least h − (h−1)(r+1)/(h+1), and
     (7h+9)/(4(h+1)²) overall. The published (7h+1)/(4h(h+1)) lost the term (e^ε−1)c³/12.
     """
+    check_at_least("epsilon", epsilon, 0)
     # All in 1/h, which does not overflow; the root is r/h.
     k = math.exp(-epsilon / 2)
     root = math.hypot(1 + k, k)
@@ -215,6 +222,7 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
     S = mE + N − m, which is exact for randomized response (m = 1) and for any m = ``size``
     candidates that are the same at both levels.
     """
+    check_epsilon(strong, name="strong")
     wholes = [size + (points - size) * math.exp(-epsilon) for epsilon in (weak, strong)]
     return wholes[1] / wholes[0] * (math.expm1(-weak) / math.expm1(-strong))
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bools, Bytes, Floats
 from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import score_key
+from mechanisms.errors import check_at_least, check_epsilon
 from mechanisms.randomness import Source
 
 
@@ -77,6 +78,9 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
     α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1, with r features of l bits and
     a nominal ε in (0, 700].
     """
+    check_epsilon(epsilon, 700)
+    check_at_least("features", features, 1)
+    check_at_least("bits", bits, 1)
     top = 2 * epsilon * (bits - 1) / bits
     total = math.fsum(math.exp(2 * epsilon * i / bits - top) for i in range(bits))
     return (math.log((epsilon + features * bits) / (2 * features)) - math.log(total) - top) / 2
@@ -178,6 +182,7 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
     :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`, and exactly ε-LDP for the
     label; the features are another matter.
     """
+    check_at_least("epsilon", epsilon, 0)
     small = math.exp(-epsilon)
     return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
 

@@ -18,7 +18,7 @@ from math import exp, expm1, fsum, inf, log, log1p
 from typing import NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
-from mechanisms.errors import ParameterError, check_at_least
+from mechanisms.errors import ParameterError, check_at_least, check_share
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source, choose, uniform_below
@@ -66,6 +66,10 @@ class ExponentialRandomizedResponse:
     p: float
     epsilon: float
     sensitivity: float = 1
+
+    def __post_init__(self) -> None:
+        check_share("p", self.p)
+        check_at_least("epsilon", self.epsilon, 0)
 
     @property
     def certified_epsilon(self) -> float:

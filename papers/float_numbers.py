@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import check_epsilon
+from mechanisms.errors import ParameterError, check_epsilon
 from mechanisms.estimators.variance import bit_means, share_variance
 from mechanisms.randomness import Source
 from papers.gradual_release.comparison import MAX_EPSILON, bit_noise
@@ -188,6 +188,8 @@ def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
     4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` in [-1, 1] independently: at most
     4f(ε) + 1/3.
     """
+    if not (len(xs) and all(-1 <= x <= 1 for x in xs)):
+        raise ParameterError("xs must be numbers in [-1, 1], and at least one")
     units = [(x + 1) / 2 for x in xs]
     return 4 * (bit_noise(epsilon) + threshold_variance(1.0, 0.0, units))
 

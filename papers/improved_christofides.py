@@ -24,7 +24,7 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import fair_bits, key_of
-from mechanisms.errors import check_at_least
+from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.exact import ceil_fraction, log_ratio
 from mechanisms.randomness import Source
 from mechanisms.survey.design import (
@@ -103,6 +103,7 @@ class ImprovedChristofides:
 
 def deck_epsilon(deck: Sequence[int], n: int) -> float:
     """Return the true loss of a deck of counts; see :class:`ImprovedChristofides`."""
+    check_at_least("n", n, 1)
     losses = [0.0]
     for place, (count, mirrored) in enumerate(zip(deck, reversed(deck), strict=True)):
         if 2 * place + 1 != len(deck):
@@ -129,13 +130,19 @@ def deck_variance(
 
 def sample_size(design: SurveyDesign, share: Number, variance: Number) -> int:
     """Return the smallest census of a full deck a respondent with variance at most as given."""
-    return ceil_fraction(design.noise(share) / rational(variance, "variance"))
+    return ceil_fraction(design.noise(share) / _positive(variance))
 
 
 def census_size(design: SurveyDesign, share: Number, variance: Number) -> int:
     """Return the smallest n with variance at most as given, for M = N = n cards."""
-    target, true = rational(variance, "variance"), yes_share(share)
-    return 1 + ceil_fraction(4 * true * (1 - true) * design.noise(0) / target)
+    true = yes_share(share)
+    return 1 + ceil_fraction(4 * true * (1 - true) * design.noise(0) / _positive(variance))
+
+
+def _positive(variance: Number) -> Fraction:
+    if not variance > 0:
+        raise ParameterError(f"variance must be above 0, not {variance}: no n reaches that")
+    return rational(variance, "variance")
 
 
 def worse_interval(epsilon: Number, middle: Number, n: int) -> float:

@@ -23,7 +23,7 @@ from math import exp, fsum, inf, isfinite
 
 from mechanisms.arrays import Floats, Ints, np
 from mechanisms.audit.cases import Case, law_release
-from mechanisms.errors import ParameterError, check_at_least
+from mechanisms.errors import ParameterError, check_at_least, check_probability
 
 #: Nodes of the Gauss-Legendre rule on a panel; the integrand's logarithm falls on it by no more.
 NODES, FALL = 24, 2.0
@@ -139,6 +139,8 @@ def propose_test_release_pmf(
     '5.2e-03'
     """
     check_at_least("the number of scores", len(scores), 2)
+    check_at_least("test_epsilon", test_epsilon, 0)
+    check_probability("delta", delta)
     best, second = sorted(scores, reverse=True)[:2]
     distance = max(0, -(-(best - second) // 2) - 1)
     passing, growth = delta, exp(min(test_epsilon, 700))

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(trial, "--arms N", "default: those of the plan, or 2", type=options.whole(2))
     data = parser.add_argument_group("what is assumed of the data; the worst if left out")
     options.add(data, "--share S", "true share, of one", type=float)
-    options.add(data, "--uniform", "numbers all over their range")
+    options.add(data, "--uniform", "all over the range, or equally frequent")
     candidates = "candidate strings, instead of the plan's"
     options.add(data, "--candidates N", candidates, type=options.whole(1, _CANDIDATES))
     add = partial(options.add, parser.add_argument_group("a question without a plan"))

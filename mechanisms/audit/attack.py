@@ -22,7 +22,7 @@ from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
 from mechanisms.audit.guessing import PART, Attack, Quantiles, best_rule, fair_bits, key_of
 from mechanisms.audit.reports import Sampler, column_of
 from mechanisms.base import Mechanism
-from mechanisms.errors import ParameterError
+from mechanisms.errors import check_int
 from mechanisms.estimators.counting import grouped_bit_sums
 from mechanisms.randomness import Source
 
@@ -84,11 +84,9 @@ def attack(
     >>> 0.95 < found.epsilon < 1.01
     True
     """
-    if not 10 <= trials <= MAX_TRIALS:
-        raise ParameterError(f"trials must lie in [10, {MAX_TRIALS}], not {trials}")
+    check_int("trials", trials, 10, MAX_TRIALS)
     shown = mechanism.levels if levels is None else levels
-    if not 1 <= shown <= mechanism.levels:
-        raise ParameterError(f"levels must lie in [1, {mechanism.levels}], not {shown}")
+    check_int("levels", shown, 1, mechanism.levels)
     inputs = mechanism.worst_inputs(shown - 1) if pair is None else pair
 
     def seen(secrets: Any) -> Seen:

@@ -301,8 +301,18 @@ def _inputs(mechanism: Mechanism, source: Source) -> list[Any]:
     ends = (some[0], some[-1])
     if (size := getattr(mechanism, "domain_size", 0)) and isinstance(some[0], int):
         ends = (0, size - 1)
-    chosen = list(dict.fromkeys([*mechanism.worst_inputs(-1), *ends, *some]))
+    worst = mechanism.worst_inputs(-1)
+    chosen = list(dict.fromkeys([*worst, *_between(some[0]), *ends, *some]))
     return chosen[: 4 if isinstance(mechanism.chain, BitChain) else INPUTS]
+
+
+def _between(value: Any) -> list[Any]:
+    """Return an input whose numbers are on no grid, and so are rounded, if one is of numbers."""
+    if isinstance(value, float):
+        return [0.3]
+    if isinstance(value, tuple) and isinstance(value[0], float):
+        return [(0.3,) * len(value)]
+    return []
 
 
 def _check_draw(
@@ -471,22 +481,23 @@ def _words_for(thresholds: list[int], source: Source) -> list[int]:
 
 
 def tables(reports: AttackedReports, mechanism: Mechanism, inputs: Sequence[Any]) -> Ints:
-    """Count reports by input: bits, or bytes where payloads have one: ``(inputs, planes, cells)``.
+    """Count reports by input: bits, or bytes where payloads have one: ``(inputs, cells)``.
 
-    Planes are the levels, in what each differs from the next, and where reports are symbols how
-    many of them are what the public coins make of the input.
+    Cells are of the levels, of what each differs in from the next, of the chain ids, and where
+    reports are symbols of how many of them are what the public coins make of the input.
     """
     payloads, places = reports.payloads, reports.places
     changes = payloads[:, 1:] ^ payloads[:, :-1]
-    found = _tally(np.concatenate([payloads, changes], axis=1), places, len(inputs))
+    ids = np.ascontiguousarray(reports.chains).view(np.uint8).reshape(len(places), 1, 16)
+    planes = np.concatenate([payloads, changes], axis=1)
+    parts = [_tally(each, places, len(inputs)) for each in (planes, ids)]
     true = mechanism.truths(column_of(inputs, places), reports.chains)[:, None]
     if true.shape[2]:
         agreed = true == mechanism.answers(payloads)
         sums = np.zeros((len(inputs), *agreed.shape[1:]), dtype=np.int64)
         np.add.at(sums, places, agreed)
-        room = (0, 0), (0, 0), (0, found.shape[2] - sums.shape[2])
-        found = np.concatenate([found, np.pad(sums, room)], axis=1)
-    return found
+        parts.append(sums)
+    return np.concatenate([part.reshape(len(inputs), -1) for part in parts], axis=1)
 
 
 def _tally(planes: Bytes, places: Ints, inputs: int) -> Ints:

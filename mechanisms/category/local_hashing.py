@@ -198,8 +198,7 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
     >>> [best_buckets(epsilon, 1000) for epsilon in (0.1, 1.0, 2.0, 4.0)]
     [2, 3, 7, 53]
     """
-    if not 2 <= domain_size <= MAX_SYMBOLS:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_SYMBOLS}], not {domain_size}")
+    check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
     check_epsilon(epsilon)
     # A table of one digit has g**2 cells.
     primes = [g for g in range(2, int(MAX_CELLS**0.5)) if is_prime(g)]

@@ -148,9 +148,14 @@ class FrequencyOracle(CategoryMechanism):
         return (1,)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        from mechanisms.planner.targets import of_share
+        from mechanisms.planner.targets import Assumed, of_share
 
-        return of_share(self.share_of, self.extremes(level), assumed)
+        ends, noise = self.extremes(level), self.noise(level)
+        if assumed.even and noise is not None:
+            ends = noise.no, noise.yes
+            share = 1 / self.domain_size if assumed.share is None else assumed.share
+            assumed = Assumed(share, even=True)
+        return of_share(self.share_of, ends, assumed)
 
     def noise(self, level: int) -> Noise | None:
         from mechanisms.noise import Noise

@@ -101,11 +101,14 @@ class GridMechanism(NumberMechanism):
         return float(max(worst_variance(shape, law), worst_ends_variance(shape, law))) + rounding
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return the precision of the mean; n times its variance is the same for any n."""
+        """Return the precision of the mean as it is published."""
+        from mechanisms.number.gridmeans import published_variance, worst_pictures
         from mechanisms.planner.targets import Precision
 
-        found, unit = super().precision(level, assumed, scale), self.variance(level, assumed.values)
-        return Precision(found.what, found.data, lambda n: unit, scale)
+        values, found = assumed.values, super().precision(level, assumed, scale)
+        pictures = worst_pictures(self.shape) if values is None else [values]
+        each = [published_variance(self.shape, self.laws[level], picture) for picture in pictures]
+        return Precision(found.what, found.data, lambda n: max(one(n) for one in each), scale)
 
     def parts(self, level: int) -> tuple[Sequence[float], Sequence[float]]:
         given = contributions(self.shape, self.laws[level])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -19,6 +19,8 @@ from mechanisms.number.strata import Cdf
 _SPREAD_ERRORS = 2
 #: Rare outputs far from the truth make an interval so many times as long at most.
 _MOST_TAIL = 1.25
+#: So many answers that are as far away as can be may be missing by chance, when few are expected.
+_UNSEEN = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +68,10 @@ class GridMeanRegion:
     ``levels`` are the contributions of every level and ``reports`` its reports; ``value`` and
     ``present`` are sums of contributions; ``low`` and ``high`` are what 0 and 1 stand for;
     ``left_out`` is the share of clients whom coins have not chosen to answer. Values in [0, 1] of
-    mean m have at most the variance m (1 − m), of which those who answer add so much as a sample
+    mean m have at most the variance m (1 − m), and are taken to have the same part of it as at the
+    estimate: by so much an answer scatters, ``scatter``, more than the randomization. Rare values
+    may not be among n answers: 4/n of the largest squared distance from m is added, less what 4/200
+    is, from where on intervals are normal. Those who answer add so much of the variance as a sample
     of all without replacement.
 
     References
@@ -84,17 +89,23 @@ class GridMeanRegion:
     low: float
     high: float
     left_out: float = 0.0
+    scatter: float = 0.0
 
     def interval(self, level: float) -> tuple[float, float]:
         z = two_sided(level)
         used = [(sums, n) for sums, n in zip(self.levels, self.reports, strict=True) if n]
         half = min(sums.step for sums, _ in used) / 2
         fourth = sum(n * sums.fourth for sums, n in used)
+        n_all = sum(self.reports)
+        unseen = _UNSEEN * (1 / n_all - 1 / SCORE_REPORTS)
+        largest = 0.25 - (self.value / self.present) ** 2
 
         def keeps(mean: float) -> bool:
             y = min(max(mean, 0.0), 1.0) - 0.5
             most = sum(n * (float(sums.variances(y).max()) + sums.rounding) for sums, n in used)
-            most += sum(self.reports) * self.left_out * (0.25 - y * y)
+            spread = max(self.scatter - most / n_all, 0) / largest if largest > 0 else 1
+            spread = spread * (0.25 - y * y) + unseen * (0.5 + abs(y)) ** 2
+            most += n_all * self.left_out * min(spread, 0.25 - y * y)
             errors = z * min(1 + max(z**2 - 3, 0) / 24 * fourth / most**2, _MOST_TAIL)
             return abs(self.value - (mean - 0.5) * self.present) - half <= errors * math.sqrt(most)
 
@@ -215,6 +226,23 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike) -> float:
     return float(np.interp(x, inputs, squares[: shape.points]).mean() - x.var())
 
 
+def published_variance(shape: Shape, law: Law, values: ArrayLike) -> Callable[[float], float]:
+    """Return n times the squared standard error that n reports are expected to give.
+
+    It exceeds :func:`grid_variance` by as much of the values' spread as :func:`_spread` gives up.
+    """
+    x, sums = np.asarray(values, dtype=np.float64), _level_sums(shape, law)
+    variance, spread = grid_variance(shape, law, x), float(x.var())
+    if sums.square is None:
+        return lambda n: variance + spread
+    y = float(x.mean()) - 0.5
+    each = sums.square - 2 * y * sums.value + y * y * sums.present
+    inputs, channel = np.linspace(0.0, 1.0, shape.points), sums.channel[: shape.points]
+    square = float(np.interp(x, inputs, channel @ each**2).mean())
+    error = _SPREAD_ERRORS * math.sqrt(max(square - spread**2, 0.0))
+    return lambda n: variance + min(spread, error / math.sqrt(n) + sums.rounding)
+
+
 def worst_pictures(shape: Shape) -> list[Floats]:
     """Return values of which some are the worst.
 
@@ -241,10 +269,11 @@ def sampled_grid_estimates(
         return found
     values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
     centred = values - (table * values).sum() / int(table.sum())
-    scatter = float((table * centred**2).sum()) * ((high - low) / mean.n) ** 2
-    variance = share * mean.standard_error**2 + (1 - share) * scatter
+    scatter = float((table * centred**2).sum()) / mean.n
+    sampled = scatter * (high - low) ** 2 / mean.n
+    variance = share * mean.standard_error**2 + (1 - share) * sampled
     error = math.sqrt(max(variance, mean.standard_error**2))
     region = mean.region
     if isinstance(region, GridMeanRegion):
-        region = replace(region, left_out=1 - share)
+        region = replace(region, left_out=1 - share, scatter=scatter)
     return replace(found, mean=replace(mean, standard_error=error, region=region))

@@ -14,7 +14,7 @@ from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
 from mechanisms.number.grid import BINS, MISSING, QUANTILES, check_unit, unit_array
-from mechanisms.number.questions import spread_within
+from mechanisms.number.questions import BitQuestion, spread_within
 from mechanisms.randomness import Source, some_below
 
 TYPE_CHECKING = False
@@ -234,6 +234,10 @@ class QuestionMechanism(NumberMechanism):
         noise = self._noise_of(level, float(x.mean()))
         return (noise + between) * (1 + extra / n) - float(x.var())
 
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        hidden = isinstance(self.question, BitQuestion) / self.answered
+        return precision_of_mean("the mean", partial(self.variance, level), assumed, scale, hidden)
+
     def _noise_of(self, level: int, mean: float) -> float:
         return answer_noise(self.probabilities(level)[0], 2 + self.missing, mean)
 
@@ -297,12 +301,19 @@ def check_estimated(low: float, high: float, quantiles: Sequence[float]) -> None
         raise ParameterError("quantiles must lie in (0, 1)")
 
 
-def precision_of_mean(what: str, variance: Any, assumed: Assumed, scale: float) -> Precision:
-    """Return the precision of a mean; ``variance`` is a function of values, or None, and n."""
+def precision_of_mean(
+    what: str, variance: Any, assumed: Assumed, scale: float, hidden: float = 0.0
+) -> Precision:
+    """Return the precision of a mean; ``variance`` is a function of values, or None, and n.
+
+    Published errors keep the part ``hidden`` of the values' variance, which reports do not show.
+    """
     from mechanisms.planner.targets import Precision
 
-    data = "the values given" if assumed.values is not None else "the worst values"
-    return Precision(what, data, partial(variance, assumed.values), scale)
+    values = assumed.values
+    data = "the values given" if values is not None else "the worst values"
+    more = hidden * float(np.var(values)) if values is not None else 0.0
+    return Precision(what, data, lambda n: variance(values, n) + more, scale)
 
 
 def answer_parts(pair: tuple[float, float], symbols: int) -> tuple[list[float], list[float]]:

@@ -397,12 +397,14 @@ class QuantileRegion:
         """Whether the estimate seems to lie in a gap between values, with an edge on either side.
 
         The region of an eightfold likelihood ratio is twice as wide if values are as dense
-        everywhere, and hardly wider if they become dense at its ends.
+        everywhere, and hardly wider if they become dense at its ends. An end of the range that is
+        within the smaller region may be an edge, too: at 0 most values may be alike.
         """
         places, roots = self._nodes
         reached = np.sqrt(_RATIOS)
         near, far = np.interp(reached, roots, places) - np.interp(-reached, roots, places)
-        return bool(far < _GROWTH * near and min(-roots[0], roots[-1]) > reached[1])
+        ends = np.array((-roots[0], roots[-1]))
+        return bool(far < _GROWTH * near and ((ends > reached[1]) | (ends < reached[0])).all())
 
     @cached_property
     def _weighted(self) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 
-from mechanisms.errors import ParameterError, check_at_least, check_probability
+from mechanisms.errors import ParameterError, check_at_least, check_probability, check_share
 from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 
 #: Targets that can be asked for, and their words.
@@ -22,16 +22,18 @@ class Assumed:
 
     ``share``, in [0, 1], is that of the category, the answer or the candidate that is asked about;
     ``values``, in [0, 1], picture those of a number or a coordinate; ``candidates`` are the strings
-    that reports are tested for.
+    that reports are tested for; all categories but that one are ``even``, one as frequent as the
+    other, and without a share so is that one.
     """
 
     share: float | None = None
     values: tuple[float, ...] | None = None
     candidates: tuple[str, ...] = ()
+    even: bool = False
 
     def __post_init__(self) -> None:
-        if self.share is not None and not 0 <= self.share <= 1:
-            raise ParameterError(f"share must lie in [0, 1], not {self.share}")
+        if self.share is not None:
+            check_share("share", self.share)
         if self.values is not None and not (
             self.values and all(0 <= value <= 1 for value in self.values)
         ):
@@ -106,6 +108,6 @@ def of_share(what: str, ends: tuple[float, float], assumed: Assumed) -> Precisio
     share, which = assumed.share, "a true share of"
     if share is None:
         share, which = float(ends[1] > ends[0]), "the worst true share,"
-    data = f"{which} {100 * share:g} %"
+    data = f"{which} {100 * share:g} %" + ", the others alike" * assumed.even
     unit = ends[0] + share * (ends[1] - ends[0])
     return Precision(what, data, lambda n: unit, ends=ends, floors=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from mechanisms.channel import Channel
-from mechanisms.errors import ParameterError, check_probability
+from mechanisms.errors import ParameterError, check_epsilon, check_probability, check_share
 from mechanisms.exact import ceil_fraction, exp_bounds, log_ratio
 from mechanisms.frozen import NamedTuple, frozen
 
@@ -228,16 +228,14 @@ def sampling_variance(share: Fraction, n: int, population: int) -> Fraction:
 
 def yes_share(value: Number) -> Fraction:
     share = rational(value, "share")
-    if not 0 <= share <= 1:
-        raise ParameterError(f"share must lie in [0, 1], not {value}")
+    check_share("share", share)
     return share
 
 
 def odds(epsilon: Number) -> Fraction:
     """Return e^epsilon to 49 digits, never more than it, after a check."""
     exact = rational(epsilon, "epsilon")
-    if not 0 < exact <= 1000:
-        raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
+    check_epsilon(epsilon)
     return exp_bounds(exact)[0]
 
 

@@ -39,6 +39,8 @@ class CoordinateSampling(SeveralAnswers):
 
     dimensions: int
     sampled: int
+    #: Bits that are asked for of a coordinate, which do not show how far values are spread.
+    bits = 0
 
     def _check(self) -> None:
         check_int("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
@@ -181,7 +183,8 @@ class CoordinateSampling(SeveralAnswers):
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         variance = partial(self.variance, level)
-        return precision_of_mean("the mean of a coordinate", variance, assumed, scale)
+        hidden = float(self.bits > 0)
+        return precision_of_mean("the mean of a coordinate", variance, assumed, scale, hidden)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         seed, answers = self.coin(chain), self.chain.unpack(self.output_of(payload))

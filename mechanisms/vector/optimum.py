@@ -7,7 +7,7 @@ positive, those of a whole report.
 
 from __future__ import annotations
 
-from mechanisms.errors import ParameterError, check_at_least
+from mechanisms.errors import ParameterError, check_at_least, check_int
 from mechanisms.noise import odds
 
 #: Half of the mean difference E|X−X'| of two values of [0, 1], uniformly distributed.
@@ -28,8 +28,7 @@ def sampled_vector_variance(
     subtracted. ``spread``, in [0, 1/4], is E|X−X'|/2 of the values for thresholds and
     Σ w_i π_i(1−π_i) for bits: 1/6 for uniform values and thresholds, 1/4 at the most.
     """
-    if not 1 <= sampled <= dimensions:
-        raise ParameterError(f"sampled must lie in [1, {dimensions}], not {sampled}")
+    check_int("sampled", sampled, 1, dimensions)
     if not 0 <= spread <= 0.25:
         raise ParameterError(f"spread must lie in [0, 1/4], not {spread}")
     return dimensions / sampled * (answer_noise(epsilon / sampled) + spread)

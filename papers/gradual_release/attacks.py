@@ -13,6 +13,7 @@ from math import exp
 import numpy as np
 
 from mechanisms.arrays import Ints
+from mechanisms.errors import check_at_least
 from papers.gradual_release.formulas import relaxation
 
 
@@ -21,6 +22,7 @@ def least_error(domain_size: int, epsilon: float) -> float:
 
     ``epsilon``, in (0, 700], is what all reports together cost.
     """
+    check_at_least("epsilon", epsilon, 0)
     down = exp(-epsilon)
     return (domain_size - 1) * down / (1 + (domain_size - 1) * down)
 

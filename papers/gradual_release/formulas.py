@@ -19,7 +19,7 @@ from fractions import Fraction
 from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least
+from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least, check_epsilon
 from mechanisms.noise import odds
 from papers.gradual_release.comparison import bit_noise
 
@@ -96,6 +96,7 @@ def chain_log_ratio(
 
     The last report alone decides; the ratio is finite even where both probabilities underflow.
     """
+    check_epsilon(epsilons[-1], 700)
     return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
 
 
@@ -189,6 +190,7 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
 
 
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:
+    check_at_least("domain_size", domain_size, 2)
     if not 0 <= epsilon1 < epsilon2:
         raise ParameterError(f"epsilons must rise from 0 or more, not {epsilon1}, {epsilon2}")
     both = -expm1(-(epsilon1 + epsilon2))

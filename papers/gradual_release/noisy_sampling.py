@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bytes
 from mechanisms.audit.cases import unit
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_at_least
 from mechanisms.estimate import Estimate
 from mechanisms.randomness import Source
 from papers.gradual_release.comparison import noisy_sampling_epsilon
@@ -29,6 +29,8 @@ def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: in
     """
     if 0.5 in (permanent, sample):
         raise ParameterError("permanent and sample must not be 1/2: such answers say nothing")
+    check_at_least("samples", samples, 1)
+    check_at_least("n", n, 1)
     once = sample * (1 - sample) / (1 - 2 * sample) ** 2 / samples
     return (once + permanent * (1 - permanent)) / (1 - 2 * permanent) ** 2 / n
 

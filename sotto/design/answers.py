@@ -9,10 +9,10 @@ from math import inf
 from mechanisms.exact import to_micro
 from mechanisms.planner.targets import Assumed
 from sotto.design.experiment import Effect, arm_users
-from sotto.design.metric import Design, Goal, Terms, design, in_panel
+from sotto.design.metric import Design, Goal, design, in_panel
 from sotto.design.questions import Question, question_of, question_of_metric
 from sotto.design.segments import in_segments
-from sotto.design.spending import DesignBudget, lifetime_of
+from sotto.design.spending import lifetime_of
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -24,7 +24,7 @@ class DataAssumption:
     """Suppositions about the data before they are collected."""
 
     share: float | None = None
-    #: Whether numbers lie all over their range.
+    #: Whether numbers lie all over their range, and categories are equally frequent.
     uniform: bool = False
     #: How many candidate strings there are, if a plan does not say which.
     candidates: int | None = None
@@ -35,7 +35,8 @@ class DataAssumption:
         values = spread if self.uniform and kind in _RANGED else None
         if self.candidates is not None:
             own = tuple(f"candidate {number}" for number in range(self.candidates))
-        return Assumed(self.share, values, own if kind == "string" else ())
+        even = self.uniform and kind in ("category", "boolean")
+        return Assumed(self.share, values, own if kind == "string" else (), even)
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,6 @@ class DesignRequest:
     """Questions, and what may be spent on the answers."""
 
     questions: list[Question]
-    #: None without a plan.
-    budget: DesignBudget | None = None
     plan: CompiledPlan | None = None
 
     @property
@@ -67,16 +66,7 @@ def asked_of_plan(
         return question_of_metric(plan, each, assumed)
 
     metrics = plan.metrics if metric is None else (plan.metric(metric),)
-    budget = DesignBudget(
-        plan.cost,
-        plan.ceilings.period,
-        plan.ceilings.lifetime,
-        plan.permanent,
-        lifetime_of(plan).periods,
-        plan.period,
-        plan.recurring,
-    )
-    return DesignRequest([question(each) for each in metrics], budget, plan)
+    return DesignRequest([question(each) for each in metrics], plan)
 
 
 def asked_alone(
@@ -110,11 +100,11 @@ def asked_alone(
 
 @dataclass(frozen=True)
 class DesignAnswers:
-    """The design of each metric, and why there is none of others."""
+    """The design of each metric, and why there is none of others; of a plan, if there is one."""
 
     designs: list[Design]
     refused: dict[str, str]
-    budget: DesignBudget | None
+    plan: CompiledPlan | None
 
 
 def answers(
@@ -130,24 +120,21 @@ def answers(
     ``panels`` are numbers of panels to be tried. Raises ParameterError if the only question cannot
     be answered, or panels are to be tried without a plan.
     """
-    budget = asked.budget
-    if panels and budget is None:
+    plan = asked.plan
+    if panels and plan is None:
         raise ParameterError("--panels goes with a plan, whose budget periods they divide")
-    terms = None
-    if budget is not None:
-        ceiling = budget.lifetime - budget.permanent
-        terms = Terms(budget.period_length, budget.recurring, ceiling)
     found: list[Design] = []
     refused: dict[str, str] = {}
     for question in asked.questions:
         try:
             answer = design(question, goal, users)
             arms = arm_users(question, effect) if effect else ()
-            cut = in_segments(asked.plan, question, answer.users) if asked.plan else ()
-            traded = tuple(in_panel(answer, panel, terms) for panel in panels) if terms else ()
+            cut = in_segments(plan, question, answer.users) if plan else ()
+            lives = [(panel, lifetime_of(plan, panel)) for panel in panels] if plan else []
+            traded = tuple(in_panel(answer, panel, lasts) for panel, lasts in lives)
             found.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
         except ParameterError as error:
             if len(asked.questions) == 1:
                 raise
             refused[question.name] = str(error)
-    return DesignAnswers(found, refused, budget)
+    return DesignAnswers(found, refused, plan)

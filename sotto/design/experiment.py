@@ -96,14 +96,27 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
     if why := question.mechanism.why_not_compared:
         raise ParameterError(f"arms are not compared by {question.spec['name']}: {why}")
     first, arm = (_within(question, each) for each in (effect.first, effect.arm))
-    raw: Scores = answer_scores((1.0, 0.0))
-    reach = two_sided(1 - effect.one_error) + NormalDist().inv_cdf(effect.power)
-    reaches = reach, drift_of(effect.power, effect.looks, effect.one_error)
-    found = [_users(question, None, raw, first, arm, effect, reaches)]
-    for level in range(question.sent):
-        scores = question.mechanism.scores(level)
+    reaches = (
+        two_sided(1 - effect.one_error) + NormalDist().inv_cdf(effect.power),
+        drift_of(effect.power, effect.looks, effect.one_error),
+    )
+    # A user with several reports counts with one: all of them say the same of him.
+    per_user = min(question.per_user, 1.0)
+    found = []
+    for level in (None, *range(question.sent)):
+        raw = level is None
+        scores = answer_scores((1.0, 0.0)) if raw else question.mechanism.scores(level)
         assert scores is not None, "estimates that are compared have scores"
-        found.append(_users(question, level, scores, first, arm, effect, reaches))
+        variance = scores.variance(first)
+        reports = [reach**2 * 2 * variance / (arm - first) ** 2 for reach in reaches]
+        reports.append(_always(question, scores, first, arm, effect))
+        found.append(
+            ArmUsers(
+                None if raw else level + 1,
+                None if raw else question.mechanism.certified(level),
+                *(ceil(each / per_user) for each in reports),
+            )
+        )
     return tuple(found)
 
 
@@ -116,44 +129,20 @@ def _within(question: Question, value: float) -> float:
     return scaled
 
 
-def _users(
-    question: Question,
-    level: int | None,
-    scores: Scores,
-    first: float,
-    arm: float,
-    effect: Effect,
-    reaches: tuple[float, float],
-) -> ArmUsers:
-    """Return a row; ``reaches``: differences, in standard errors, found by one look, and by all."""
-    # A user with several reports counts with one: all of them say the same of him.
-    per_user = min(question.per_user, 1.0)
+def _always(question: Question, scores: Scores, first: float, arm: float, effect: Effect) -> int:
+    """Return the reports an arm with which an interval that holds at all times excludes zero."""
     variances = scores.variance(first), scores.variance(arm)
     chance = NormalDist().inv_cdf(effect.power)
 
     def apart(reports: int) -> bool:
-        error = sqrt(sum(variances) / reports)
-        return _apart(question, scores, first, arm, reports, effect) >= chance * error
+        """Whether the interval of the expected counts is as far from zero as chance moves it."""
+        one, other = (
+            Scored("", "", scores.values, reports * scores.law(mean)) for mean in (first, arm)
+        )
+        found = difference(one, other, error=effect.one_error / question.most_reports)
+        distance = found.low if arm > first else -found.high
+        return distance >= chance * sqrt(sum(variances) / reports)
 
     if not apart(MAX_USERS):
         raise ParameterError(f"{MAX_USERS:g} users an arm cannot tell the arms apart")
-    reports = [
-        *(reach**2 * 2 * variances[0] / (arm - first) ** 2 for reach in reaches),
-        1 + bisect_left(range(1, MAX_USERS), True, key=apart),
-    ]
-    return ArmUsers(
-        None if level is None else level + 1,
-        None if level is None else question.mechanism.certified(level),
-        *(ceil(each / per_user) for each in reports),
-    )
-
-
-def _apart(
-    question: Question, scores: Scores, first: float, arm: float, reports: int, effect: Effect
-) -> float:
-    """Return how far from zero the interval of the expected counts is; negative if it covers it."""
-    one, other = (
-        Scored("", "", scores.values, reports * scores.law(mean)) for mean in (first, arm)
-    )
-    found = difference(one, other, error=effect.one_error / question.most_reports)
-    return found.low if arm > first else -found.high
+    return 1 + bisect_left(range(1, MAX_USERS), True, key=apart)

@@ -80,18 +80,6 @@ class Other:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The terms that panels are traded against."""
-
-    #: Milliseconds.
-    period: int
-    #: Micro-epsilon that a turn takes, with all metrics of a plan.
-    recurring: int
-    #: Micro-epsilon that turns may take in a lifetime.
-    ceiling: int
-
-
-@dataclass(frozen=True)
 class PanelDesign:
     """One number of panels."""
 
@@ -254,8 +242,10 @@ def _of_type(question: Question, n: int) -> Iterator[Other]:
             yield Other(spec, precision.standard_error(n), 0.0, mechanism.payload_width)
 
 
-def in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
+def in_panel(found: Design, panel: int, lasts: Lifetime) -> PanelDesign:
     """Return what a design would be with another number of panels, for the same users.
+
+    ``lasts`` is the lifetime of a plan whose metrics all have so many panels.
 
     A device that answers in one budget period of each N loses 1/N as much a year. An estimate then
     has 1/N of the reports, each at the full epsilon: against an answer in every period its
@@ -276,21 +266,19 @@ def in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
     >>> from mechanisms.planner.targets import Assumed
     >>> asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
     >>> found = design(asked, Goal("error"), users=10**8)
-    >>> row = in_panel(found, 52, Terms(7 * 86_400_000, 2_000_000, 10**9))
+    >>> row = in_panel(found, 52, Lifetime(7 * 86_400_000, 10**9, ((52, 2_000_000),)))
     >>> [round(error * 10**4, 2) for error in (row.error, row.of_all)]
     [3.07, 4.71]
     """
     question, goal = found.question.in_panel(panel), found.goal
     precision = question.precision(question.sent - 1)
     n = question.reports(found.users)
-    costs = ((panel, terms.recurring),) if terms.recurring else ()
-    lasts = Lifetime(terms.period, terms.ceiling, costs)
     error = precision.standard_error(n)
     return PanelDesign(
         panel,
-        YEAR / terms.period / panel,
+        YEAR / lasts.period / panel,
         lasts.yearly,
-        lasts.years if terms.recurring else None,
+        lasts.years if lasts.costs else None,
         n,
         error,
         precision.width(n, goal.confidence),

@@ -15,7 +15,8 @@ from sotto.design.answers import DesignAnswers
 from sotto.design.description import mechanism_text
 from sotto.design.experiment import Effect
 from sotto.design.metric import Design, Goal
-from sotto.design.spending import DesignBudget, figure
+from sotto.design.spending import figure, lifetime_of
+from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import duration_text
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def lines(answers: DesignAnswers) -> list[str]:
         found += [*_one(answer), ""]
     for name, why in answers.refused.items():
         found += [*wrap(f"{name}: {why}.", _WIDTH), ""]
-    return found[:-1] if answers.budget is None else [*found, *_budget(answers.budget)]
+    return found[:-1] if answers.plan is None else [*found, *_budget(answers.plan)]
 
 
 def _one(found: Design) -> list[str]:
@@ -203,18 +204,16 @@ def _instead(found: Design) -> str:
     return f"{text}, or epsilon {epsilon(found.enough)}." if found.enough else f"{text}."
 
 
-def _budget(budget: DesignBudget) -> list[str]:
-    text = (
-        f"A period of the plan costs {epsilon(budget.period)} of {epsilon(budget.period_ceiling)}"
-    )
-    if budget.permanent:
-        text += f", permanent responses {epsilon(budget.permanent)} once"
-    text += f"; the lifetime's {epsilon(budget.lifetime)} "
-    if budget.periods is None:
+def _budget(plan: CompiledPlan) -> list[str]:
+    ceilings, periods = plan.ceilings, lifetime_of(plan).periods
+    text = f"A period of the plan costs {epsilon(plan.cost)} of {epsilon(ceilings.period)}"
+    if plan.permanent:
+        text += f", permanent responses {epsilon(plan.permanent)} once"
+    text += f"; the lifetime's {epsilon(ceilings.lifetime)} "
+    if periods is None:
         text += "are never used up"
     else:
-        lasts = duration_text(budget.periods * budget.period_length)
-        text += f"pay for {budget.periods:,} periods ({lasts})"
+        text += f"pay for {periods:,} periods ({duration_text(periods * plan.period)})"
     return [f"{text}. Amounts are epsilon."]
 
 
@@ -223,9 +222,21 @@ def json_lines(answers: DesignAnswers) -> list[str]:
     document = {
         "metrics": [_document(answer) for answer in answers.designs],
         "refused": answers.refused,
-        "budget": None if answers.budget is None else vars(answers.budget),
+        "budget": None if answers.plan is None else _budget_document(answers.plan),
     }
     return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
+
+
+def _budget_document(plan: CompiledPlan) -> dict[str, object]:
+    return {
+        "period": plan.cost,
+        "period_ceiling": plan.ceilings.period,
+        "lifetime": plan.ceilings.lifetime,
+        "permanent": plan.permanent,
+        "periods": lifetime_of(plan).periods,
+        "period_length": plan.period,
+        "recurring": plan.recurring,
+    }
 
 
 def _document(found: Design) -> dict[str, object]:

@@ -48,24 +48,6 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class DesignBudget:
-    """The spending of a plan, in micro-epsilon."""
-
-    #: The cost of a period.
-    period: int
-    period_ceiling: int
-    lifetime: int
-    #: The cost that is paid once.
-    permanent: int
-    #: For how many periods the lifetime's ceiling pays; None for ever.
-    periods: int | None
-    #: Milliseconds.
-    period_length: int
-    #: How much of a period's cost comes again in each.
-    recurring: int
-
-
-@dataclass(frozen=True)
 class Lifetime:
     """For how long a device answers until its lifetime's ceiling is reached."""
 

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import plant
 from small import prior_of
 
 from mechanisms.audit.attack import attack
-from mechanisms.audit.claims import FALSE_ALARM, LIBRARY
-from mechanisms.audit.laws import same_law, tables
-from mechanisms.audit.reports import batch_sampler
+from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Auditor
+from mechanisms.audit.laws import check_draws, same_law, tables
+from mechanisms.audit.reports import AttackedReports, batch_sampler
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.exact import MICRO
+from mechanisms.number import gridded
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
+from mechanisms.vector import sampled_hybrid
 
 pytestmark = pytest.mark.slow
 
@@ -219,3 +222,42 @@ def test_without_a_leak_nothing_is_proved(mechanism: Mechanism) -> None:
 def test_without_a_fault_the_laws_are_the_same() -> None:
     mechanism = unary("oue", 64)
     assert not differs(mechanism, mechanism.randomize, 20_000)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "hybrid", "points": 17, "missing": False},
+        {"name": "hybrid", "points": 17, "missing": True},
+        {"name": "sampled_hybrid", "dimensions": 3, "sampled": 1, "points": 17},
+    ],
+    ids=["number", "missing", "vector"],
+)
+def test_numbers_between_two_points_are_followed(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that rounds to the nearest one is right about all numbers that are on the grid."""
+    mechanism = build(spec, LADDER, "m")
+    assert not check_draws(mechanism, SeededSource(SEED)).differs
+
+    def nearest(right: Any, u: float, steps: int, source: Any) -> int:
+        return int(u * steps + 0.5)
+
+    for module in (gridded, sampled_hybrid):
+        plant(monkeypatch, module, "round_to_grid", nearest)
+    assert check_draws(mechanism, SeededSource(SEED)).differs
+
+
+def test_a_chain_id_that_names_the_value_is_seen() -> None:
+    mechanism = build({"name": "grr", "domain_size": 4}, LADDER, "m")
+    auditor = Auditor(SeededSource(SEED))
+    good = batch_sampler(mechanism)
+
+    def named(values: Any, places: Any, source: Any) -> AttackedReports:
+        reports = good(values, places, source)
+        reports.chains[:, 0] = reports.chains[:, 0] >> np.uint64(2) << np.uint64(2)
+        reports.chains[:, 0] |= np.array(values, dtype=np.uint64)[places]
+        return reports
+
+    assert auditor.alike(mechanism, good, 1000, 2)
+    assert not auditor.alike(mechanism, named, 1000, 2)

@@ -188,6 +188,19 @@ def test_medians_and_their_differences_are_covered_at_the_edges_of_a_gap() -> No
     check_covered(np.array([(each.low, each.high) for each in apart]), 0.36, "difference")
 
 
+@pytest.mark.parametrize("rest", [0.5, 1.0])
+def test_a_quantile_at_the_edge_between_zeros_and_a_gap_is_covered(rest: float) -> None:
+    """Nine values in ten are 0, the others lie above ``rest``: the .9 quantile is 0, or above."""
+    mechanism = build({"name": "threshold", "missing": False}, [4_000_000], "delay")
+    (kept, changed), random = np.array(mechanism.pairs()[0]), np.random.default_rng(SEED)
+    middles = (np.arange(64) + 0.5) / 64
+    yes = changed + (kept - changed) * 0.1 * np.interp(middles, [0, rest, 1.001], [1, 1, 0])
+    tables = random.multinomial(20_000, np.stack([1 - yes, yes], axis=1).ravel() / 64, (400, 1))
+    found = [mechanism.numeric(each, quantiles=(0.9,)).quantiles[0.9] for each in tables]
+    covered = sum(each.interval()[0] <= 0.0 for each in found)
+    check_at_least(covered, len(found), 0.88, label=f"the rest above {rest}")
+
+
 def test_quantiles_of_values_that_can_be_missing_are_covered() -> None:
     values = np.random.default_rng(SEED).permutation(rising("beta", 2000))
     values[::3] = math.nan

@@ -246,6 +246,57 @@ def test_no_coordinate_is_worse_than_the_worst(spec: Any) -> None:
         assert 0.9 * worst <= max(found) <= 1.003 * worst
 
 
+@pytest.mark.parametrize("epsilon", [2, 8])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "threshold"},
+        {"name": "sampled_bit", "bits": 10},
+        {"name": "sampled_bits", "bits": 10, "count": 2},
+        {"name": "split_bits", "bits": 8},
+        {"name": "duchi"},
+        {"name": "hybrid", "points": 65},
+        {"name": "piecewise", "points": 65},
+    ],
+    ids=lambda spec: spec["name"],
+)
+def test_intervals_of_uniform_numbers_are_as_long_as_predicted(spec: Any, epsilon: int) -> None:
+    """Few mechanisms show how far numbers are spread, which the others' intervals must allow."""
+    mechanism: Any = build({**spec, "missing": False}, [epsilon * 1_000_000], "m")
+    values = (np.arange(N) + 0.5) / N
+    tables = replicate(mechanism, values, 0, 40, SEED)
+    each = [mechanism.numeric(table, quantiles=()).mean.interval() for table in tables]
+    found = np.mean([high - low for low, high in each])
+    told = precision(mechanism, 0, Assumed(values=tuple(values.tolist()))).width(N)
+    assert 0.96 < found / told < 1.06
+
+
+def test_intervals_of_vectors_of_bits_are_as_long_as_predicted() -> None:
+    spec = {"name": "sampled_vector", "dimensions": 2, "sampled": 2, "bits": 6}
+    mechanism: Any = build(spec, [16_000_000], "m")
+    values = (np.arange(N) + 0.5) / N
+    [table] = replicate(mechanism, np.stack([values, values], axis=1), 0, 1, SEED)
+    found = np.mean([np.ptp(mean.interval()) for mean in mechanism.means(table)])
+    told = precision(mechanism, 0, Assumed(values=tuple(values.tolist()))).width(N)
+    assert 0.98 < found / told < 1.02
+
+
+@pytest.mark.parametrize("size", [16, 100])
+@pytest.mark.parametrize("name", ["hadamard", "grr", "oue"])
+def test_intervals_of_even_categories_are_as_long_as_predicted(name: str, size: int) -> None:
+    """Other categories in the block of one are as many as chance puts there, and not all."""
+    given = {"blocks": 16} if name == "hadamard" else {}
+    mechanism: Any = build({"name": name, "domain_size": size, **given}, [4_000_000], "m")
+    symbols = np.arange(N) % size
+    [table] = replicate(mechanism, symbols, 0, 1, SEED)
+    each = [found.interval() for found in mechanism.frequencies(table)]
+    widths = np.mean([high - low for low, high in each])
+    told = precision(mechanism, 0, Assumed(even=True))
+    assert told.data == f"a true share of {100 / size:g} %, the others alike"
+    assert 0.9 < widths / told.width(N) < 1.1
+    assert told.width(N) <= precision(mechanism, 0, Assumed(share=1 / size)).width(N) * (1 + 1e-9)
+
+
 def test_reports_are_the_least_that_are_enough() -> None:
     told = precision(build(CATEGORY[0], LADDER, "m"), 2)
     for measure in ("error", "width", "floor"):

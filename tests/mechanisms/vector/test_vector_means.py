@@ -109,7 +109,7 @@ def test_means_of_coordinates_on_a_grid(sampled: int, epsilon: float) -> None:
 def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
     dimensions: int, sampled: int
 ) -> None:
-    """Values vary by at most that of 0 and 1; a share of them is drawn without replacement."""
+    """A share of values that vary as reports do, or 0 and 1, is drawn without replacement."""
     mechanism = SampledHybrid(float(sampled), dimensions, sampled, 9, "position")
     table = np.zeros((1, mechanism.count_length // dimensions), dtype=np.int64)
     table[0, -2:] = 50, 70
@@ -117,10 +117,41 @@ def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
     (sums,) = region.levels
     for level, end in ((0.5, 0), (0.5, 1), (0.95, 0), (0.95, 1)):
         mean = (region.interval(level)[end] + 1.0) / 4.0
-        spread = (1 - sampled / dimensions) * mean * (1 - mean)
-        variance = sums.variances(mean - 0.5).max() + sums.rounding + spread
+        noise = sums.variances(mean - 0.5).max() + sums.rounding
+        unseen = (4 / 120 - 4 / 200) * max(mean, 1 - mean) ** 2
+        at = 0.5 + region.value / 120
+        part = max(region.scatter - noise, 0.0) / (at * (1 - at))
+        spread = min(part * mean * (1 - mean) + unseen, mean * (1 - mean))
+        variance = noise + (1 - sampled / dimensions) * spread
         reach = two_sided(level) * math.sqrt(120 * variance) + sums.step / 2
         assert abs(region.value - 120 * (mean - 0.5)) == pytest.approx(reach, rel=1e-6)
+
+
+def test_intervals_of_199_answers_and_of_200_are_about_as_long() -> None:
+    """Values that are all alike vary by nothing, and two hundred answers show that."""
+    mechanism = SampledHybrid(8.0, dimensions=4, sampled=1, metric="position")
+    widths = []
+    for reports in (199, 200):
+        tables = replicate(mechanism.grid, np.full(reports, 0.5), 0, 40, SEED)
+        each = [mechanism.means(np.tile(table, 4))[0].interval() for table in tables]
+        widths.append(np.mean([high - low for low, high in each]))
+    assert 0.9 < widths[0] / widths[1] < 1.2
+
+
+@pytest.mark.parametrize("values", ["alike", "two", "rare"])
+@pytest.mark.parametrize("answers", [20, 150])
+def test_few_answers_cover_the_mean_whatever_the_values(answers: int, values: str) -> None:
+    """Rare values at the far end may not be among those of the clients that answer."""
+    mechanism = SampledHybrid(8.0, dimensions=4, sampled=1, points=17, metric="position")
+    column = {
+        "alike": np.full(4 * answers, 0.5),
+        "two": np.arange(4 * answers) % 2,
+        "rare": np.arange(4 * answers) % 33 == 0,
+    }[values]
+    tables = replicate(mechanism, np.tile(column[:, None], 4).astype(float), 0, 200, SEED)
+    intervals = [each.interval() for table in tables for each in mechanism.means(table)]
+    covered = sum(low <= column.mean() <= high for low, high in intervals)
+    check_at_least(covered, len(intervals), 0.93, label=f"{answers} of {values}")
 
 
 @pytest.mark.parametrize("name", ["sampled_vector", "sampled_hybrid"])

@@ -19,8 +19,9 @@ from mechanisms.planner.precision import precision, retention
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto.design.answers import DataAssumption, answers, asked_of_plan
-from sotto.design.metric import Goal, Terms, design, in_panel
+from sotto.design.metric import Goal, design, in_panel
 from sotto.design.questions import question_of, question_of_metric
+from sotto.design.spending import Lifetime
 from sotto.plan.compile import parse_plan
 
 LADDER = [500_000, 1_000_000, 2_000_000]
@@ -141,7 +142,15 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     assert names == ["carrier", "dep_delay", "distance"]
     assert "candidates" in document["refused"]["dest"]
     assert len(document["metrics"][0]["levels"]) == 3
-    assert (document["budget"]["lifetime"], document["budget"]["permanent"]) == (640_000_000, 0)
+    assert document["budget"] == {
+        "period": 9_500_000,
+        "period_ceiling": 12_000_000,
+        "lifetime": 640_000_000,
+        "permanent": 0,
+        "periods": 67,
+        "period_length": WEEK,
+        "recurring": 9_500_000,
+    }
     assert run(capsys, path, "--ladder", 1) == (
         2,
         "",
@@ -159,13 +168,22 @@ def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
     assert any("width of the interval of 95 % (parts of one)" in text for text in texts)
 
 
+def test_uniform_categories_are_equally_frequent(capsys):
+    options = "--type category --domain 50 --ladder 2 --mechanism hadamard --uniform"
+    status, out, _ = run(capsys, *options.split())
+    assert status == 0
+    assert "assumed: a true share of 2 %, the others alike" in " ".join(out.split())
+
+
 # Panels traded against years and users.
 
 
-def traded(question, panels, users=10**8, goal=None, terms=None):
-    found = design(question, goal or Goal("error"), users)
-    given = terms or Terms(WEEK, question.mechanism.certified(question.sent - 1), 10**9)
-    return tuple(in_panel(found, panel, given) for panel in panels)
+def traded(question, panels, users=10**8, recurring=2_000_000, ceiling=10**9):
+    found, rows = design(question, Goal("error"), users), []
+    for panel in panels:
+        costs = ((panel, recurring),) if recurring else ()
+        rows.append(in_panel(found, panel, Lifetime(WEEK, ceiling, costs)))
+    return rows
 
 
 def test_the_errors_of_a_year_of_weeks_for_a_total_of_2():
@@ -185,8 +203,7 @@ def test_every_panel_has_its_part_of_reports_loss_and_error(kind):
     given = {"category": {"domain_size": 5}, "string": {}, "number": {}, "survey": {}}[kind]
     assumed = Assumed(candidates=("home", "work", "gym"))
     asked = question_of(kind, [500_000, 2_000_000], given, assumed=assumed)
-    terms = Terms(WEEK, 6_000_000, 300_000_000)
-    whole, *rows = traded(asked, (1, 4, 13, 26), 10**6, terms=terms)
+    whole, *rows = traded(asked, (1, 4, 13, 26), 10**6, 6_000_000, 300_000_000)
     assert (whole.error, whole.reports) == (whole.of_all, 10**6)
     for row in rows:
         assert row.reports == 10**6 // row.panel
@@ -210,7 +227,7 @@ def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):
     # A constant metric has one, or less if a window has less than a cycle.
     model = question_of_metric(plan, plan.metric("model"))
     assert [model.in_panel(panel).per_user for panel in (1, 2, 4, 8)] == [1, 1, 1, 0.5]
-    (row,) = traded(model, (8,), terms=Terms(WEEK, 0, 10**9))
+    (row,) = traded(model, (8,), recurring=0)
     assert (row.years, row.yearly) == (None, 0)
 
 
