@@ -52,6 +52,14 @@ def test_a_table_is_a_dictionary(calls):
     check(calls)
 
 
+def test_values_have_room_for_new_entries_alone_however_many_rows_come():
+    entries = HashTable(KEY, {"a": np.dtype("u1")}, {"wide": np.dtype(("u1", (1_000,)))})
+    for first in range(3):
+        entries.intern(np.resize(np.arange(first, first + 2, dtype=np.uint8), 10_000))
+    assert entries["wide"].tolist() == [[0] * 1_000] * 4
+    assert entries.nbytes < 1_000 * 10_000
+
+
 @settings(deadline=None)
 @given(CALLS)
 def test_a_table_is_a_dictionary_even_if_all_hashes_are_equal(calls):
