@@ -66,12 +66,7 @@ class HashTable:
         if needed > _LARGEST:
             raise MemoryError(f"a table holds at most {_LARGEST} entries")
         for name in names or self._columns:
-            column = self._columns[name]
-            if needed > len(column):
-                capacity = max(needed, self.size + self.size // 4)
-                grown = np.zeros((capacity, *column.shape[1:]), dtype=column.dtype)
-                grown[: self.size] = column[: self.size]
-                self._columns[name] = grown
+            self._columns[name] = _with_room(self._columns[name], self.size, needed)
 
     def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Fill an empty table with entries of distinct keys; columns not given are zero."""
@@ -168,6 +163,15 @@ class HashTable:
             at = (at + strides) & (slots - 1)
 
 
+def _with_room(column: NDArray[Any], size: int, needed: int) -> NDArray[Any]:
+    """Return a column that holds ``needed`` entries, of which the first ``size`` are kept."""
+    if needed <= len(column):
+        return column
+    grown = np.zeros((max(needed, size + size // 4), *column.shape[1:]), dtype=column.dtype)
+    grown[:size] = column[:size]
+    return grown
+
+
 def _same(
     columns: Sequence[NDArray[Any]], ids: NDArray[Any], keys: Sequence[NDArray[Any]]
 ) -> NDArray[np.bool_]:
@@ -192,11 +196,7 @@ class Pool:
         """Return ``extra`` slots not in use yet."""
         first = self.size
         self.size += extra
-        if self.size > len(self.rows):
-            capacity = max(self.size, first + first // 4)
-            grown = np.zeros((capacity, self.rows.shape[1]), dtype=np.uint8)
-            grown[:first] = self.rows[:first]
-            self.rows = grown
+        self.rows = _with_room(self.rows, first, self.size)
         return np.arange(first, self.size)
 
 

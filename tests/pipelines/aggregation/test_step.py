@@ -241,6 +241,17 @@ def test_counting_in_passes_changes_nothing(cells, monkeypatch):
     assert len(made) > len({length for _, length in made})
 
 
+def test_rows_that_are_counted_already_change_the_state_alone():
+    rows = rows_of(random_rows(seed=1, size=200, pseudonyms=90, honest=0.9))
+    now, before = (
+        step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows, counted=each) for each in (False, True)
+    )
+    assert before.state.to_bytes() == now.state.to_bytes()
+    assert len(before.rejects.rows) == len(now.rejects.rows)
+    assert now.deltas
+    assert not before.deltas
+
+
 def test_the_input_is_left_as_it_was():
     rows = rows_of(random_rows(seed=1, size=50, pseudonyms=4, honest=0.9))
     before = rows.to_bytes()
