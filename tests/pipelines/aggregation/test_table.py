@@ -63,12 +63,9 @@ def test_values_have_room_for_new_entries_alone_however_many_rows_come():
 @settings(deadline=None)
 @given(CALLS)
 def test_a_table_is_a_dictionary_even_if_all_hashes_are_equal(calls):
-    strong = table.keyed_hash
-    table.keyed_hash = lambda key, columns: np.zeros(len(columns[0]), dtype=np.uint64)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "keyed_hash", lambda _, columns: np.zeros(len(columns[0]), "u8"))
         check(calls)
-    finally:
-        table.keyed_hash = strong
 
 
 def test_a_large_table():
