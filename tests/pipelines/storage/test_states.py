@@ -76,6 +76,7 @@ def at_once(rows: list[Row], registry: Registry = REGISTRY) -> State:
 @pytest.mark.parametrize(("short", "seed"), [(0, 0), (1_500, 1), (10_000, 0), (1 << 16, 1)])
 def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(tmp_path, monkeypatch, short, seed):
     monkeypatch.setattr(storedstates, "SHORT", short)
+    monkeypatch.setattr("pipelines.aggregation.step.STEP_ROWS", 90)
     source = random.Random(seed)
     rows = random_rows(seed, size=800, pseudonyms=40, honest=0.97)
     cuts = sorted(source.randrange(800) for _ in range(source.choice([10, 30])))
@@ -134,10 +135,7 @@ def test_logs_are_read_whatever_the_order_of_plans(tmp_path):
     names = [(each.fingerprint, each.metric.name) for each in kept.states.registry.metrics]
     ids = [names.index((each.fingerprint, each.metric.name)) for each in REGISTRY.metrics]
     assert ids != list(range(len(ids)))
-    later = rows_of(rows[100:])
-    metric = np.array(ids, dtype=np.uint16)[later.metric]
-    widths = {ids[number]: width for number, width in later.widths.items()}
-    kept.take(replace(later, metric=metric, widths=widths))
+    kept.take(rows_of(rows[100:]).renumbered(np.array(ids, dtype=np.uint16)))
     assert audited(kept.read(Registry([*plans, OTHER]))) == audited(at_once(rows))
     with pytest.raises(PlanError, match=plans[-1].fingerprint.hex()):
         kept.read(Registry([OTHER]))
