@@ -106,7 +106,7 @@ class _Placed:
     touched: pairs.Touched
 
 
-def step(state: State, rows: Rows) -> Step:
+def step(state: State, rows: Rows, *, counted: bool = False) -> Step:
     """Take rows into the state.
 
     The ``state`` is changed in place and returned; after an error of another kind than below it
@@ -117,7 +117,8 @@ def step(state: State, rows: Rows) -> Step:
     Returns three things. The state is a function of the set of rows that it has seen. The count
     vectors are to be added, by (registered metric, window start ms, cell, level); each is followed
     by its :mod:`~pipelines.aggregation.pairs`, and their sums over all calls are a function of that
-    set, too. The rejects, all with the reason ``revoked``, are of pseudonyms that are revoked:
+    set, too; there are none if the rows are ``counted``, those of a log by which a state is
+    restored. The rejects, all with the reason ``revoked``, are of pseudonyms that are revoked:
     their rows that counted until this call, their new countable rows in this call, and the number
     of those superseded before.
 
@@ -154,9 +155,12 @@ def step(state: State, rows: Rows) -> Step:
         Rejects(part, np.full(len(part), Reason.REVOKED, dtype=np.uint8)) for part in rejects
     )
     superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
+    refused = RejectedRows(revoked_rows, superseded)
+    if counted:
+        return Step(state, {}, refused)
     counts = changes(state.catalog, plus, *(part for _, part in back + minus))
     deltas = pairs.joined(state, counts, pairs.pair_changes(state, retracted, placed.touched))
-    return Step(state, deltas, RejectedRows(revoked_rows, superseded))
+    return Step(state, deltas, refused)
 
 
 def _check(state: State, rows: Rows) -> None:
@@ -323,8 +327,7 @@ def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
         reports += len(rows)
         countable += int(np.count_nonzero(rows.countable))
         state, deltas, refused = step(state, rows)
-        for (metric, start, cell, level), vector in deltas.items():
-            _matrix(state, changes, metric, start, cell)[level] += vector
+        _add(state, changes, deltas)
         for part in refused.parts:
             rejects += rejected(part, state.registry)
         if refused.superseded:
@@ -375,15 +378,15 @@ def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
         yield Rows.concat(rows)
 
 
-def _matrix(
-    state: State, changes: dict[WindowKey, Matrix], metric: int, start: int, cell: int
-) -> Matrix:
-    fingerprint, index = state.catalog.identities[metric]
-    key = WindowKey(fingerprint, index, start, cell)
-    if key not in changes:
-        mechanism = state.catalog.mechanisms[metric]
-        changes[key] = np.zeros((mechanism.levels, pairs.columns(mechanism)), dtype=np.int64)
-    return changes[key]
+def _add(state: State, changes: dict[WindowKey, Matrix], deltas: Deltas) -> None:
+    """Add count vectors to changes by window."""
+    for (metric, start, cell, level), vector in deltas.items():
+        fingerprint, index = state.catalog.identities[metric]
+        key = WindowKey(fingerprint, index, start, cell)
+        if key not in changes:
+            mechanism = state.catalog.mechanisms[metric]
+            changes[key] = np.zeros((mechanism.levels, pairs.columns(mechanism)), dtype=np.int64)
+        changes[key][level] += vector
 
 
 def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
@@ -391,9 +394,7 @@ def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
     found: dict[WindowKey, Matrix] = {}
     parts = [part for _, part in _counted(state, ids)]
     counts = changes(state.catalog, state.counted(ids[:0]), *parts)
-    deltas = pairs.joined(state, counts, pairs.pair_changes(state, ids))
-    for (metric, start, cell, level), vector in deltas.items():
-        _matrix(state, found, metric, start, cell)[level] += vector
+    _add(state, found, pairs.joined(state, counts, pairs.pair_changes(state, ids)))
     return found
 
 

@@ -50,7 +50,6 @@ class HashTable:
         self._columns: dict[str, NDArray[Any]] = {
             name: np.zeros(0, dtype) for name, dtype in {**keys, **values}.items()
         }
-        self._capacity = 0
         self._index = np.full(0, _EMPTY, dtype=np.int32)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -61,18 +60,13 @@ class HashTable:
     def nbytes(self) -> int:
         return self._index.nbytes + sum(column.nbytes for column in self._columns.values())
 
-    def reserve(self, extra: int) -> None:
-        """Make room in the columns for ``extra`` entries more."""
+    def reserve(self, extra: int, *names: str) -> None:
+        """Make room for ``extra`` entries more, in the columns ``names`` or in all."""
         needed = self.size + extra
-        if needed <= self._capacity:
-            return
         if needed > _LARGEST:
             raise MemoryError(f"a table holds at most {_LARGEST} entries")
-        self._capacity = max(needed, self.size + self.size // 4)
-        for name, column in self._columns.items():
-            grown = np.zeros((self._capacity, *column.shape[1:]), dtype=column.dtype)
-            grown[: self.size] = column[: self.size]
-            self._columns[name] = grown
+        for name in names or self._columns:
+            self._columns[name] = _with_room(self._columns[name], self.size, needed)
 
     def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Fill an empty table with entries of distinct keys; columns not given are zero."""
@@ -91,7 +85,7 @@ class HashTable:
         for every entry added, in the order of their ids, the row that it was added for.
         """
         n, first = len(keys[0]), self.size
-        self.reserve(n)
+        self.reserve(n, *self._keys)
         self._reserve_index(n)
         for name, column in zip(self._keys, keys, strict=True):
             # Every row becomes a provisional entry, so that rows are also compared with each other.
@@ -100,6 +94,7 @@ class HashTable:
         new = np.flatnonzero(ids == np.arange(first, first + n))
         if not new.size:
             return ids, new
+        self.reserve(new.size)
         rank = np.zeros(n, dtype=np.intp)
         rank[new] = np.arange(first, first + new.size)
         provisional = np.flatnonzero(ids >= first)
@@ -168,6 +163,15 @@ class HashTable:
             at = (at + strides) & (slots - 1)
 
 
+def _with_room(column: NDArray[Any], size: int, needed: int) -> NDArray[Any]:
+    """Return a column that holds ``needed`` entries, of which the first ``size`` are kept."""
+    if needed <= len(column):
+        return column
+    grown = np.zeros((max(needed, size + size // 4), *column.shape[1:]), dtype=column.dtype)
+    grown[:size] = column[:size]
+    return grown
+
+
 def _same(
     columns: Sequence[NDArray[Any]], ids: NDArray[Any], keys: Sequence[NDArray[Any]]
 ) -> NDArray[np.bool_]:
@@ -192,11 +196,7 @@ class Pool:
         """Return ``extra`` slots not in use yet."""
         first = self.size
         self.size += extra
-        if self.size > len(self.rows):
-            capacity = max(self.size, first + first // 4)
-            grown = np.zeros((capacity, self.rows.shape[1]), dtype=np.uint8)
-            grown[:first] = self.rows[:first]
-            self.rows = grown
+        self.rows = _with_room(self.rows, first, self.size)
         return np.arange(first, self.size)
 
 

@@ -16,6 +16,7 @@ the blocks' lengths, u64; the blocks (:mod:`pipelines.aggregation.rows`).
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -118,10 +119,10 @@ class StoredStates:
         else:
             state = self._snapshot(period, part, stored.snapshot)
         logs = [] if stored is None else [self._log(period, part, log) for log in stored.logs]
-        for log in logs:
-            state.budget = log.budget
-            for rows in joined(log.rows):
-                step(state, rows)
+        for budget, alike in itertools.groupby(logs, lambda log: log.budget):
+            state.budget = budget
+            for rows in joined(rows for log in alike for rows in log.rows):
+                step(state, rows, counted=True)
         state.budget = self.registry.budget
         return state, logs
 

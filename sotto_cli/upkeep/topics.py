@@ -155,6 +155,7 @@ def _words(found: FoundTopic) -> list[str]:
     if found.settings["cleanup.policy"] == "compact":
         return [f"partitions {found.partitions}, replicas {found.replicas}, the newest stays"]
     retention = int(found.settings["retention.ms"])
-    parts = filter(None, (retention - retention % UNITS["d"], retention % UNITS["d"]))
+    day, hour = retention % UNITS["d"], retention % UNITS["h"]
+    parts = filter(None, (retention - day, day - hour, hour))
     stays = "for ever" if retention < 0 else " ".join(map(duration_text, parts)) or "0ms"
     return [f"partitions {found.partitions}, replicas {found.replicas}, records stay {stays}"]

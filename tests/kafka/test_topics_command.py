@@ -71,8 +71,8 @@ def test_epochs_follow_each_other(run):
 
 
 def test_retention_covers_the_plans(run):
-    long = run("create", "long", "--partitions", "1", "--retention", "721h")
-    assert "records stay 30d 1h" in long[1]
+    long = run("create", "long", "--partitions", "1", "--retention", "43266m")
+    assert "records stay 30d 1h 6m" in long[1]
     refused(
         run("create", "short", "--partitions", "1", "--retention", "1d"),
         "--retention 1d is shorter",

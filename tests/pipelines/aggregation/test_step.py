@@ -241,11 +241,16 @@ def test_counting_in_passes_changes_nothing(cells, monkeypatch):
     assert len(made) > len({length for _, length in made})
 
 
-def test_the_input_is_left_as_it_was():
-    rows = rows_of(random_rows(seed=1, size=50, pseudonyms=4, honest=0.9))
-    before = rows.to_bytes()
-    step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows)
-    assert rows.to_bytes() == before
+def test_rows_that_are_counted_already_change_the_state_alone():
+    rows = rows_of(random_rows(seed=1, size=200, pseudonyms=90, honest=0.9))
+    given = rows.to_bytes()
+    now, before = (
+        step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows, counted=each) for each in (False, True)
+    )
+    assert before.state.to_bytes() == now.state.to_bytes()
+    assert now.deltas
+    assert not before.deltas
+    assert rows.to_bytes() == given, "rows are left as they were"
 
 
 @pytest.mark.parametrize(
@@ -267,9 +272,3 @@ def test_rows_that_cannot_have_been_decoded_are_refused(change, message):
     with pytest.raises(ParameterError, match=message):
         step.step(now, replace(rows, **change))
     assert canonical(now) == canonical(State(REGISTRY, SHARD, NUMBER, KEY))
-
-
-def test_no_rows_change_nothing():
-    now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([]))
-    assert (changes, len(rejects.rows), len(rejects.reason)) == ({}, 0, 0)
-    assert audit.totals(now) == audit.Totals(0, 0, 0, 0, 0, 0, 0, 0)
