@@ -62,13 +62,15 @@ _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_LAZY)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Without importlib, which loads warnings too.
-    found: object = getattr(__import__(_LAZY[name], fromlist=[name]), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # Type checkers are to refuse unknown names.
+
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Without importlib, which loads warnings too.
+        found = getattr(__import__(_LAZY[name], fromlist=[name]), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

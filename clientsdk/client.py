@@ -69,6 +69,12 @@ _FORGETS = (
 )
 #: Attributes that :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
+_SHOWN = ("plan", "settings")
+
+
+def _no_such(name: str) -> AttributeError:
+    has = [*_SHOWN, *(each for each in dir(Client) if each[0] != "_")]
+    return AttributeError(f"a client has no {name!r}; it has {', '.join(has)}")
 
 
 class Client(Unshared):
@@ -293,18 +299,27 @@ class Client(Unshared):
     def _is_open(self) -> bool:
         return "_store" in vars(self)
 
-    def __getattr__(self, name: str) -> Any:
-        """Make what a client that is switched off works with when that is needed, in memory."""
-        if name not in _PARTS or "_to_open" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if name == "_consent" and self.settings.disabled:
-            from clientsdk.sending.parts import consent_of
+    if not TYPE_CHECKING:  # Type checkers are to refuse names that a client does not have.
 
-            # A withdrawal is noted also where no store can be made.
-            self._consent = consent_of(self._opening())
-        else:
-            self._open()
-        return vars(self)[name]
+        def __getattr__(self, name):
+            """Make what a client that is switched off works with when needed, in memory."""
+            if name not in _PARTS or "_to_open" not in vars(self):
+                raise _no_such(name)
+            if name == "_consent" and self.settings.disabled:
+                from clientsdk.sending.parts import consent_of
+
+                # A withdrawal is noted also where no store can be made.
+                self._consent = consent_of(self._opening())
+            else:
+                self._open()
+            return vars(self)[name]
+
+        def __setattr__(self, name, value):
+            """Refuse a name such as ``disabled``, by which other SDKs are switched off."""
+            own = name[0] == "_" or name in _SHOWN or hasattr(Client, name)
+            if type(self) is Client and not own:
+                raise _no_such(name)
+            super().__setattr__(name, value)
 
     @staticmethod
     def open(
@@ -535,13 +550,10 @@ class Client(Unshared):
     @property
     def group_consent(self) -> dict[str, Consent]:
         """The person's answer about each of the plan's groups; errors are as of ``consent``."""
-        names = [name for name, _ in self.plan.groups]
-        nothing = dict.fromkeys(names, Consent.NEVER_GIVEN)
-        if self.settings.disabled:
-            return nothing
-        said = self._sleeps()
+        nothing = dict.fromkeys((name for name, _ in self.plan.groups), Consent.NEVER_GIVEN)
+        said = Consent.NEVER_GIVEN if self.settings.disabled else self._sleeps()
         if said in UNGIVEN:
-            return dict.fromkeys(names, said)
+            return dict.fromkeys(nothing, said)
         return self._errors.attempt(lambda: self._consent.groups(), lambda error: nothing)
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
@@ -556,11 +568,7 @@ class Client(Unshared):
         guard beside the file cannot be written, values are recorded and not sent; after a
         withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
-        given = self._errors.attempt(
-            lambda: self._resumed().give(None, again, groups), lambda error: False
-        )
-        self._attend()
-        return given
+        return self._agreed(lambda consent: consent.give(None, again, groups))
 
     def _hold_back(self) -> None:
         """Record nothing until consent is given here: the person is to be asked first."""
@@ -568,6 +576,12 @@ class Client(Unshared):
         if self._is_open:
             self._recorder.held_back = True
         self._refusals = disabled.refusals(self.plan, NO_CONSENT)
+
+    def _agreed(self, write: Callable[[ConsentKeeper], bool]) -> bool:
+        """Write down what the person agrees to, and return whether it is given now."""
+        given = self._errors.attempt(lambda: write(self._resumed()), lambda error: False)
+        self._attend()
+        return given
 
     def _resumed(self) -> ConsentKeeper:
         """Record again what the person agrees to; return what writes that down."""
@@ -587,11 +601,7 @@ class Client(Unshared):
         :meth:`give_consent`, but what is said of groups stays; without ``again`` a withdrawal
         stands, and no ceiling changes.
         """
-        given = self._errors.attempt(
-            lambda: self._resumed().renew(ceilings, again), lambda error: False
-        )
-        self._attend()
-        return given
+        return self._agreed(lambda consent: consent.renew(ceilings, again))
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
@@ -638,10 +648,8 @@ class Client(Unshared):
         :meth:`next_due` says, rather than seldom and in bulk.
         """
         wait = None if timeout is None else seconds_of("timeout", timeout, 0, LONGEST)
-        if self.settings.disabled:
-            self._withdraw_if_owed()
-            return FlushResult(0, 0)
-        if self._sleeps() is not None:
+        self._withdraw_if_owed()
+        if self.settings.disabled or self._sleeps() is not None:
             return FlushResult(0, 0)
         from clientsdk.sending.sender import bare
 
