@@ -34,7 +34,10 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
     assert main(["export", "--state", str(state), "--out", str(tmp_path)]) == 0
     duck = duckdb.connect()
     for file in tmp_path.iterdir():
-        duck.execute(f"CREATE VIEW {file.stem} AS SELECT * FROM '{file}'")
+        # As if the plan had two versions, which neither a newest window nor a median may mix.
+        twice = {"metrics": "", "quantiles": "REPLACE (0 AS version)"}.get(file.stem, "LIMIT 0")
+        both = f"SELECT * FROM '{file}' UNION ALL (FROM '{file}' SELECT * {twice})"
+        duck.execute(f"CREATE VIEW {file.stem} AS {both}")
     lengths = []
     with closing(sqlite3.connect(f"file:{state / 'results.db'}?mode=ro", uri=True)) as lite:
         for query in [*queries(), *grafana_queries()]:
@@ -64,7 +67,6 @@ def test_datasette_answers_documented_queries(state: Path) -> None:
 
 
 @pytest.mark.real_randomness
-@pytest.mark.slow
 def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
