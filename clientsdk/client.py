@@ -70,11 +70,7 @@ _FORGETS = (
 #: Attributes that :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
 _SHOWN = ("plan", "settings")
-
-
-def _no_such(name: str) -> AttributeError:
-    has = [*_SHOWN, *(each for each in dir(Client) if each[0] != "_")]
-    return AttributeError(f"a client has no {name!r}; it has {', '.join(has)}")
+_STOPS = "withdraw_consent() stops a client, and Settings(disabled=True) makes one that is off"
 
 
 class Client(Unshared):
@@ -304,7 +300,8 @@ class Client(Unshared):
         def __getattr__(self, name):
             """Make what a client that is switched off works with when needed, in memory."""
             if name not in _PARTS or "_to_open" not in vars(self):
-                raise _no_such(name)
+                has = [*_SHOWN, *(each for each in dir(Client) if each[0] != "_")]
+                raise AttributeError(f"a client has no {name!r}; it has {', '.join(has)}")
             if name == "_consent" and self.settings.disabled:
                 from clientsdk.sending.parts import consent_of
 
@@ -315,10 +312,10 @@ class Client(Unshared):
             return vars(self)[name]
 
         def __setattr__(self, name, value):
-            """Refuse a name such as ``disabled``, by which other SDKs are switched off."""
-            own = name[0] == "_" or name in _SHOWN or hasattr(Client, name)
-            if type(self) is Client and not own:
-                raise _no_such(name)
+            """Refuse what would change nothing, such as ``disabled``, a switch of other SDKs."""
+            first = name in _SHOWN and name not in vars(self)
+            if type(self) is Client and not (name[0] == "_" or first or hasattr(Client, name)):
+                raise AttributeError(f"{name!r} cannot be set: {_STOPS}")
             super().__setattr__(name, value)
 
     @staticmethod
