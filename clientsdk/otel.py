@@ -69,7 +69,8 @@ class SottoMeterProvider(MeterProvider):
         variable is missing, and never stops the app.
     also : MeterProvider, optional
         Receives every measurement as it is, first. Methods that it has beyond those of a provider,
-        such as ``force_flush`` and ``shutdown``, are this provider's too.
+        such as ``force_flush`` and ``shutdown``, are this provider's too; without it these two do
+        nothing, and the client goes on.
 
     Raises
     ------
@@ -99,12 +100,15 @@ class SottoMeterProvider(MeterProvider):
             diagnostics.warn("otel", f"instruments record nothing: {text}", quiet=math.inf)
         self._also = also
         self._observed: list[_Observed] = []
-        self._looking = False
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_also" not in vars(self) or self._also is None:
+        also = vars(self).get("_also")
+        if also is None and name in ("force_flush", "shutdown"):
+            # An app calls these of whatever provider it has. Reports need neither.
+            return lambda *_, **__: True
+        if also is None or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._also, name)
+        return getattr(also, name)
 
     def get_meter(
         self,
@@ -157,8 +161,7 @@ class SottoMeterProvider(MeterProvider):
         if self._also is not None:
             return [each.pass_on for each in observed]
         self._observed += observed
-        if not self._looking and self.client.settings.background:
-            self._looking = True
+        if self not in _looking and self.client.settings.background:
             _looking.add(self)
             self._look()
         return callbacks

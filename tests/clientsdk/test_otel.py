@@ -158,7 +158,7 @@ def test_unmodified_system_metrics_are_recorded_once_a_period():
 def test_an_app_reports_by_configuration_alone(tmp_path):
     """The app knows OpenTelemetry alone; the environment brings plan, file and collector."""
     (tmp_path / "plan.json").write_bytes(LATENCY.to_json())
-    app = "from opentelemetry.metrics import get_meter\n"
+    app = "from opentelemetry.metrics import get_meter, get_meter_provider as provider\n"
     app += "get_meter('app').create_histogram('app.latency', unit='ms').record(12)\n"
     variables = {
         "OTEL_PYTHON_METER_PROVIDER": "sotto",
@@ -170,7 +170,7 @@ def test_an_app_reports_by_configuration_alone(tmp_path):
     for consent, pending in ((None, 0), ("yes", 0), ("given", 1), (None, 2)):
         more = {} if consent is None else {"SOTTO_CONSENT": consent}
         told = subprocess.run(
-            [sys.executable, "-c", app],
+            [sys.executable, "-c", app + "assert provider().force_flush(); provider().shutdown()"],
             cwd=tmp_path,
             env=environment | more,
             capture_output=True,
