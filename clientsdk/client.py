@@ -184,14 +184,13 @@ class Client(Unshared):
         path = checked_path(state)
         self._unchecked = not (isinstance(plan, CompiledPlan) or settings.disabled)
         plan = read_plan(plan, expect, honoured=False)
-        said = {} if segments is None else checked_segments(plan, segments)
+        self._segments = {} if segments is None else checked_segments(plan, segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
 
             require_signatures()
         sink = checked_publisher(publisher)
         pinned = settings.pinned(plan, ceilings)
-        self._segments = said
         if path is not None and not settings.disabled:
             # A device at which nobody has agreed to anything needs no store before somebody does,
             # unless it has ceilings to pin.
@@ -348,10 +347,11 @@ class Client(Unshared):
         client._errors.lenient = not raises
         return client
 
-    def _disable(self, reason: str, plan: object, state: object) -> None:
+    def _disable(self, reason: str, plan: Any, state: Any) -> None:
         text = "telemetry is disabled: %s; SOTTO_ON_ERROR=raise in the environment raises the error"
         diagnostics.warn("disabled", text, reason)
-        known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
+        known = disabled.if_usable(lambda: read_plan(plan, None), disabled.NO_PLAN)
+        path = disabled.if_usable(lambda: checked_path(state), None)
         off = Settings(disabled=True)
         from clientsdk.publishers import MemoryPublisher
 
