@@ -3,6 +3,8 @@
 It needs the standard library only, but for Kafka and signatures.
 """
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clientsdk.client import Client as Client
@@ -71,6 +73,16 @@ if not TYPE_CHECKING:  # Type checkers are to refuse unknown names.
         found = getattr(__import__(_LAZY[name], fromlist=[name]), name)
         globals()[name] = found
         return found
+
+    class _Package(type(sys)):
+        def __setattr__(self, name, value):
+            """Refuse what would change nothing, such as ``disabled``, a switch of other SDKs."""
+            if isinstance(value, bool):
+                do = "call a client's withdraw_consent(), or give it Settings(disabled=True)"
+                raise AttributeError(f"{name!r} cannot be set: {do}")
+            super().__setattr__(name, value)
+
+    sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

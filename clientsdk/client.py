@@ -312,8 +312,9 @@ class Client(Unshared):
 
         def __setattr__(self, name, value):
             """Refuse what would change nothing, such as ``disabled``, a switch of other SDKs."""
-            first = name in _SHOWN and name not in vars(self)
-            if type(self) is Client and not (name[0] == "_" or first or hasattr(Client, name)):
+            known = name in _SHOWN or name.startswith("_") or hasattr(Client, name)
+            # A class of an app's own may have attributes of its own.
+            if (name in _SHOWN and name in vars(self)) or (type(self) is Client and not known):
                 raise AttributeError(f"{name!r} cannot be set: {_STOPS}")
             super().__setattr__(name, value)
 
