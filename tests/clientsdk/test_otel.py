@@ -22,7 +22,7 @@ from opentelemetry import baggage, context
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.instrumentation.requests import RequestsInstrumentor
 from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
-from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.metrics import CallbackOptions, NoOpMeterProvider, Observation
 from opentelemetry.sdk.metrics import Histogram, MeterProvider
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -191,6 +191,7 @@ def test_an_environment_that_describes_no_client_stops_no_app(monkeypatch, plan,
     for name, value in zip(module.PLACES, (plan, "device.db", "file:log"), strict=True):
         monkeypatch.setenv(name, value)
     SottoMeterProvider().get_meter("app").create_histogram("app.latency").record(1)
+    SottoMeterProvider(also=NoOpMeterProvider()).shutdown()
     said = "needs SOTTO_PLAN in the environment" if not plan else "'nowhere.json' cannot be read"
     assert said in caplog.text
     monkeypatch.setenv("SOTTO_ON_ERROR", "raise")

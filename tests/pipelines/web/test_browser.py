@@ -162,6 +162,7 @@ def test_pages_and_charts_are_dark_on_a_dark_screen_and_light_on_paper(open_page
         paper, ink = page.evaluate(brightness)
         # every draw: likewise.
         assert paper > 600 > 400 > ink
+        assert page.locator("form.chooser").first.is_visible() is (changed["media"] == "screen")
 
 
 def test_without_a_script_windows_can_be_chosen(open_page, address):
