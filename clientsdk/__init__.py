@@ -3,6 +3,8 @@
 It needs the standard library only, but for Kafka and signatures.
 """
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clientsdk.client import Client as Client
@@ -62,13 +64,25 @@ _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_LAZY)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Without importlib, which loads warnings too.
-    found: object = getattr(__import__(_LAZY[name], fromlist=[name]), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # Type checkers are to refuse unknown names.
+
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Without importlib, which loads warnings too.
+        found = getattr(__import__(_LAZY[name], fromlist=[name]), name)
+        globals()[name] = found
+        return found
+
+    class _Package(type(sys)):
+        def __setattr__(self, name, value):
+            """Refuse what would change nothing, such as ``disabled``, a switch of other SDKs."""
+            if isinstance(value, bool):
+                do = "call a client's withdraw_consent(), or give it Settings(disabled=True)"
+                raise AttributeError(f"{name!r} cannot be set: {do}")
+            super().__setattr__(name, value)
+
+    sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

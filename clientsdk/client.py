@@ -69,6 +69,8 @@ _FORGETS = (
 )
 #: Attributes that :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
+_SHOWN = ("plan", "settings")
+_STOPS = "withdraw_consent() stops a client, and Settings(disabled=True) makes one that is off"
 
 
 class Client(Unshared):
@@ -182,14 +184,13 @@ class Client(Unshared):
         path = checked_path(state)
         self._unchecked = not (isinstance(plan, CompiledPlan) or settings.disabled)
         plan = read_plan(plan, expect, honoured=False)
-        said = {} if segments is None else checked_segments(plan, segments)
+        self._segments = {} if segments is None else checked_segments(plan, segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
 
             require_signatures()
         sink = checked_publisher(publisher)
         pinned = settings.pinned(plan, ceilings)
-        self._segments = said
         if path is not None and not settings.disabled:
             # A device at which nobody has agreed to anything needs no store before somebody does,
             # unless it has ceilings to pin.
@@ -293,18 +294,29 @@ class Client(Unshared):
     def _is_open(self) -> bool:
         return "_store" in vars(self)
 
-    def __getattr__(self, name: str) -> Any:
-        """Make what a client that is switched off works with when that is needed, in memory."""
-        if name not in _PARTS or "_to_open" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if name == "_consent" and self.settings.disabled:
-            from clientsdk.sending.parts import consent_of
+    if not TYPE_CHECKING:  # Type checkers are to refuse names that a client does not have.
 
-            # A withdrawal is noted also where no store can be made.
-            self._consent = consent_of(self._opening())
-        else:
-            self._open()
-        return vars(self)[name]
+        def __getattr__(self, name):
+            """Make what a client that is switched off works with when needed, in memory."""
+            if name not in _PARTS or "_to_open" not in vars(self):
+                has = [*_SHOWN, *(each for each in dir(Client) if each[0] != "_")]
+                raise AttributeError(f"a client has no {name!r}; it has {', '.join(has)}")
+            if name == "_consent" and self.settings.disabled:
+                from clientsdk.sending.parts import consent_of
+
+                # A withdrawal is noted also where no store can be made.
+                self._consent = consent_of(self._opening())
+            else:
+                self._open()
+            return vars(self)[name]
+
+        def __setattr__(self, name, value):
+            """Refuse what would change nothing, such as ``disabled``, a switch of other SDKs."""
+            known = name in _SHOWN or name.startswith("_") or hasattr(Client, name)
+            # A class of an app's own may have attributes of its own.
+            if (name in _SHOWN and name in vars(self)) or (type(self) is Client and not known):
+                raise AttributeError(f"{name!r} cannot be set: {_STOPS}")
+            super().__setattr__(name, value)
 
     @staticmethod
     def open(
@@ -336,10 +348,11 @@ class Client(Unshared):
         client._errors.lenient = not raises
         return client
 
-    def _disable(self, reason: str, plan: object, state: object) -> None:
+    def _disable(self, reason: str, plan: Any, state: Any) -> None:
         text = "telemetry is disabled: %s; SOTTO_ON_ERROR=raise in the environment raises the error"
         diagnostics.warn("disabled", text, reason)
-        known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
+        known = disabled.if_usable(lambda: read_plan(plan, None), disabled.NO_PLAN)
+        path = disabled.if_usable(lambda: checked_path(state), None)
         off = Settings(disabled=True)
         from clientsdk.publishers import MemoryPublisher
 
@@ -535,13 +548,10 @@ class Client(Unshared):
     @property
     def group_consent(self) -> dict[str, Consent]:
         """The person's answer about each of the plan's groups; errors are as of ``consent``."""
-        names = [name for name, _ in self.plan.groups]
-        nothing = dict.fromkeys(names, Consent.NEVER_GIVEN)
-        if self.settings.disabled:
-            return nothing
-        said = self._sleeps()
+        nothing = dict.fromkeys((name for name, _ in self.plan.groups), Consent.NEVER_GIVEN)
+        said = Consent.NEVER_GIVEN if self.settings.disabled else self._sleeps()
         if said in UNGIVEN:
-            return dict.fromkeys(names, said)
+            return dict.fromkeys(nothing, said)
         return self._errors.attempt(lambda: self._consent.groups(), lambda error: nothing)
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
@@ -556,11 +566,7 @@ class Client(Unshared):
         guard beside the file cannot be written, values are recorded and not sent; after a
         withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
-        given = self._errors.attempt(
-            lambda: self._resumed().give(None, again, groups), lambda error: False
-        )
-        self._attend()
-        return given
+        return self._agreed(lambda consent: consent.give(None, again, groups))
 
     def _hold_back(self) -> None:
         """Record nothing until consent is given here: the person is to be asked first."""
@@ -568,6 +574,12 @@ class Client(Unshared):
         if self._is_open:
             self._recorder.held_back = True
         self._refusals = disabled.refusals(self.plan, NO_CONSENT)
+
+    def _agreed(self, write: Callable[[ConsentKeeper], bool]) -> bool:
+        """Write down what the person agrees to, and return whether it is given now."""
+        given = self._errors.attempt(lambda: write(self._resumed()), lambda error: False)
+        self._attend()
+        return given
 
     def _resumed(self) -> ConsentKeeper:
         """Record again what the person agrees to; return what writes that down."""
@@ -587,11 +599,7 @@ class Client(Unshared):
         :meth:`give_consent`, but what is said of groups stays; without ``again`` a withdrawal
         stands, and no ceiling changes.
         """
-        given = self._errors.attempt(
-            lambda: self._resumed().renew(ceilings, again), lambda error: False
-        )
-        self._attend()
-        return given
+        return self._agreed(lambda consent: consent.renew(ceilings, again))
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
@@ -638,10 +646,8 @@ class Client(Unshared):
         :meth:`next_due` says, rather than seldom and in bulk.
         """
         wait = None if timeout is None else seconds_of("timeout", timeout, 0, LONGEST)
-        if self.settings.disabled:
-            self._withdraw_if_owed()
-            return FlushResult(0, 0)
-        if self._sleeps() is not None:
+        self._withdraw_if_owed()
+        if self.settings.disabled or self._sleeps() is not None:
             return FlushResult(0, 0)
         from clientsdk.sending.sender import bare
 

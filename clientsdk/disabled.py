@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from clientsdk import diagnostics
 from clientsdk.outcomes import Consent, Outcome, Refusal
-from clientsdk.settings import ON_ERROR, Settings, checked_path, read_plan
+from clientsdk.settings import ON_ERROR, Settings
 from sotto.errors import (
     ParameterError,
     PlanError,
@@ -21,8 +21,6 @@ from sotto.plan.compiled import Ceilings, CompiledPlan, check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from clientsdk.sending.tasks import Result
     from clientsdk.stats import OutcomeTally
 
@@ -132,11 +130,12 @@ def counted_under(name: object, error: BaseException) -> str:
     return str.__str__(name) if wrong_value else UNKNOWN_METRIC
 
 
-def plan_if_readable(given: Any) -> CompiledPlan:
+def if_usable(read: Callable[[], Result], otherwise: Result) -> Result:
+    """Return what is read of an app's argument, or ``otherwise`` if that fails."""
     try:
-        return read_plan(given, None)
+        return read()
     except Exception:
-        return NO_PLAN
+        return otherwise
 
 
 def plan_if_honoured(plan: CompiledPlan) -> CompiledPlan:
@@ -147,13 +146,6 @@ def plan_if_honoured(plan: CompiledPlan) -> CompiledPlan:
     except PlanError:
         # The one that stands for none too, since it has no metric.
         return NO_PLAN
-
-
-def path_if_usable(state: Any) -> str | None:
-    try:
-        return checked_path(state)
-    except Exception:
-        return None
 
 
 def refusals(

@@ -68,8 +68,8 @@ class SottoMeterProvider(MeterProvider):
         By default the one that the environment describes. The provider records nothing if a
         variable is missing, and never stops the app.
     also : MeterProvider, optional
-        Receives every measurement as it is, first. Methods that it has beyond those of a provider,
-        such as ``force_flush`` and ``shutdown``, are this provider's too.
+        Receives every measurement as it is, first. Methods that it has beyond those of a provider
+        are this provider's too.
 
     Raises
     ------
@@ -93,18 +93,32 @@ class SottoMeterProvider(MeterProvider):
             )
         #: The client that records; None if the environment describes none.
         self.client = _client_of_environment() if client is None else client
+        self._own_client = self.client if client is None else None
         plan = self.client.plan if self.client else None
         if plan is not None and plan.metrics and not any(each.otel for each in plan.metrics):
             text = "no metric of the plan names an instrument, as otel: {instrument: NAME} does"
             diagnostics.warn("otel", f"instruments record nothing: {text}", quiet=math.inf)
-        self._also = also
+        self._also: Any = also
         self._observed: list[_Observed] = []
-        self._looking = False
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_also" not in vars(self) or self._also is None:
+        also = vars(self).get("_also")
+        if also is None or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._also, name)
+        return getattr(also, name)
+
+    def force_flush(self, *limit: Any, **more: Any) -> Any:
+        """Do what ``also`` does; the client's reports are sent when they are due."""
+        flush = getattr(self._also, "force_flush", None)
+        return flush(*limit, **more) if flush else True
+
+    def shutdown(self, *limit: Any, **more: Any) -> None:
+        """Close the client if the environment described it, and shut ``also`` down."""
+        if self._own_client is not None:
+            self._own_client.close()
+            self._observed.clear()
+        if hasattr(self._also, "shutdown"):
+            self._also.shutdown(*limit, **more)
 
     def get_meter(
         self,
@@ -157,8 +171,7 @@ class SottoMeterProvider(MeterProvider):
         if self._also is not None:
             return [each.pass_on for each in observed]
         self._observed += observed
-        if not self._looking and self.client.settings.background:
-            self._looking = True
+        if self not in _looking and self.client.settings.background:
             _looking.add(self)
             self._look()
         return callbacks

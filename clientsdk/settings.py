@@ -313,8 +313,6 @@ class Variable:
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
     """Return the lower ceilings of two, each amount for itself."""
-    if first.period <= second.period and first.lifetime <= second.lifetime:
-        return first
     return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 

@@ -10,8 +10,6 @@ from clientsdk.lifecycle import Forkable, watch_forks
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
 from mechanisms.frozen import frozen
 
-_OUTCOMES = tuple(Outcome)
-
 
 @frozen
 class Stats:
@@ -62,11 +60,10 @@ class OutcomeTally(Forkable):
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
-        self._metrics = tuple(metrics)
         self.last_send: int | None
         #: By outcome, then by metric.
-        nothing = dict.fromkeys(self._metrics, 0)
-        self.outcomes = {outcome: nothing.copy() for outcome in _OUTCOMES}
+        nothing = dict.fromkeys(metrics, 0)
+        self.outcomes = {outcome: nothing.copy() for outcome in Outcome}
         self._begin()
         watch_forks(self)
 

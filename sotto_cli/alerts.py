@@ -116,8 +116,7 @@ def _print_watched(judgements: list[Judgement]) -> None:
             rows.append((name, windows, "learning", "", "", "", ""))
             continue
         least = [found.smallest(within) for within in (2, 4)]
-        shown = [found.level, found.error, found.drift]
-        numbers = [f"{number:.3g}" for number in shown]
+        numbers = [f"{each:.3g}" for each in (found.level, found.error, found.drift)]
         rows.append(
             (name, windows, *numbers, *("none" if x is None else f"{x:.3g}" for x in least))
         )

@@ -75,6 +75,6 @@ def _files(out: Path, names: list[str], format: str) -> dict[Path, View]:
             raise ParameterError(f"--out {out} names a file: give a folder, or one --table")
         return {out / f"{name}.{format}": views[name] for name in names or views}
     path = out / f"{names[0]}.{format}" if out.is_dir() else out
-    if str(out) == "-" or path.suffix.removeprefix(".") in {*FORMATS, "xls", "xlsx"} - {format}:
+    if str(out) == "-" or path.suffix[1:].lower() in {*FORMATS, "xls", "xlsx"} - {format}:
         raise ParameterError(f"--out {out} would be {format}: name it *.{format}, or give --format")
     return {path: views[names[0]]}

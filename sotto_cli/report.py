@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> None:
     from pipelines.web.rendering import write_static_file
 
     options.quiet_libraries()
-    if args.out.suffix.lower() in (".pdf", ".docx", ".md", ".txt", ".csv", ".json"):
+    others = (".pdf", ".docx", ".md", ".txt", ".csv", ".json")
+    if str(args.out) == "-" or args.out.suffix.lower() in others:
         raise ParameterError(f"--out {args.out} would be HTML: name it *.html")
     write_static_file(options.reader_of(args), args.out, args.state, public=args.public)
     print(args.out)

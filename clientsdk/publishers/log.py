@@ -77,7 +77,8 @@ class EmbeddedLogPublisher(Unshared):
             try:
                 writer.append(message)
             except PublishError:
-                self._drop_if_broken(pseudonym)
+                # One on a full disk may be used again.
+                self._sync_or_drop(pseudonym)
                 raise
             self._unsynced.setdefault(pseudonym, set()).add(threading.get_ident())
 
@@ -89,12 +90,8 @@ class EmbeddedLogPublisher(Unshared):
         self._check_process()
         with self._lock:
             for pseudonym in tuple(self._unsynced):
-                try:
-                    self._open[pseudonym].sync()
-                except PublishError as error:
-                    self._drop(pseudonym, error)
-                else:
-                    del self._unsynced[pseudonym]
+                self._sync_or_drop(pseudonym)
+                self._unsynced.pop(pseudonym, None)
             self._raise_loss()
 
     def close(self) -> None:
@@ -152,18 +149,14 @@ class EmbeddedLogPublisher(Unshared):
         while len(self._closed) > REMEMBERED:
             self._closed.popitem(last=False)
 
-    def _drop_if_broken(self, pseudonym: bytes) -> None:
-        """After a failure: keep a writer that may be used again, as one on a full disk may."""
+    def _sync_or_drop(self, pseudonym: bytes) -> None:
+        """Force a partition to disk, or let go of its writer: the next message opens a new one."""
         try:
             self._open[pseudonym].sync()
         except PublishError as error:
-            self._drop(pseudonym, error)
-
-    def _drop(self, pseudonym: bytes, error: PublishError) -> None:
-        """Let go of a writer that takes nothing more; the next message opens a new partition."""
-        self._report_loss(pseudonym, error)
-        with suppress(PublishError):
-            self._open.pop(pseudonym).retire()
+            self._report_loss(pseudonym, error)
+            with suppress(PublishError):
+                self._open.pop(pseudonym).retire()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():

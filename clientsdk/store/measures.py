@@ -26,7 +26,7 @@ from clientsdk.store.outbox import StoredChain
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.measures import RECORDED
+from sotto.plan.measures import RECORDED, Measure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,9 +134,7 @@ def added(metric: CompiledMetric, state: bytes, value: float | None, now: int, b
 
     A clock that was set back may say a time before that.
     """
-    measure = metric.measure
-    assert measure is not None
-    kind = measure.kind
+    kind = _measure(metric).kind
     if kind == "days":
         days = int.from_bytes(state, "little")
         if value and (now >= began or not days):
@@ -159,6 +157,11 @@ def added(metric: CompiledMetric, state: bytes, value: float | None, now: int, b
     return _NUMBER.pack(True, value)
 
 
+def _measure(metric: CompiledMetric) -> Measure:
+    assert metric.measure is not None
+    return metric.measure
+
+
 def _most(metric: CompiledMetric) -> int:
     """Return the count beyond which the metric tells no two counts apart."""
     if metric.edges is not None:
@@ -169,9 +172,7 @@ def _most(metric: CompiledMetric) -> int:
 
 def _value(metric: CompiledMetric, state: bytes) -> Any:
     """Return the value that a state stands for, as an app would record it."""
-    measure = metric.measure
-    assert measure is not None
-    kind = measure.kind
+    kind = _measure(metric).kind
     if kind == "days":
         return int.from_bytes(state, "little").bit_count()
     known, number = (_NUMBER if kind in RECORDED else _WHOLE).unpack(state)
@@ -195,9 +196,8 @@ def first_use(connection: Connection, tally: str, period: int) -> int:
 
 def age(plan: CompiledPlan, metric: CompiledMetric, first: int, period: int) -> int:
     """Return how often a metric's ``every`` has begun anew since the period of the first use."""
-    measure = metric.measure
-    assert measure is not None
-    return max(0, period * plan.period // measure.every - first * plan.period // measure.every)
+    every = _measure(metric).every
+    return max(0, period * plan.period // every - first * plan.period // every)
 
 
 def take(connection: Connection) -> list[MeasureRow]:

@@ -364,7 +364,7 @@ def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None =
     ``everything`` and ``under`` are as for :func:`table`.
     """
     lines: list[str] = []
-    compared = any(isinstance(row, RangeComparison) for row in found)
+    compared = [row for row in found if isinstance(row, RangeComparison)]
     columns = (_DIFFERENCE if compared else _RANGE).items()
     asked = [(head, names.split()) for head, names in columns if under or "under" not in names]
     heads = [head.format(100 * (under or 0.0)) for head, _ in asked]
@@ -377,8 +377,8 @@ def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None =
                 remark = "biased" if row.low is None else str(method)
                 cells.append((_name(row.kind, row.item, row.unit), *figures, remark))
         lines += [title, *_indented(cells), ""]
-    rows = [row for row in found if isinstance(row, RangeComparison)]
-    return lines + [*_COMPARED] * compared + wrap(who_answered(rows), 80)
+    shown = [row for row in compared if everything or _stands_out(row)]
+    return lines + [*_COMPARED] * bool(compared) + wrap(who_answered(shown), 80)
 
 
 def who_answered(found: Sequence[RangeComparison]) -> str:

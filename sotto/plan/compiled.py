@@ -237,6 +237,8 @@ class CompiledPlan:
             plain = [each.name for each in self.metrics if not each.measure]
             takes = [*plain, *named] if method == "record" else list(named)
             near = did_you_mean(name, takes)
+            if name in plain:
+                near = f"; pass it to record({name!r}, value)"
             measure = self._by_name[name].measure if name in self._by_name else None
             if measure and measure.method:
                 near = f"; {name} is fed by {measure.method}({measure.of or name!r})"

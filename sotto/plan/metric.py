@@ -397,10 +397,7 @@ class CompiledMetric:
         return MISSING_STRING.encode() if self.type == "string" else len(self.labels) - 1
 
     def _listed(self, value: str) -> int:
-        symbol = self.symbols.get(value)
-        if symbol is None:
-            symbol = self.symbols.get(str(self.outside), len(self.symbols))
-        return symbol
+        return self.symbols.get(value, self.symbols.get(str(self.outside), len(self.symbols)))
 
     def _ordinal(self, value: object) -> int:
         """Return the number of a listed value, of a bin, or of the nearest point (of two, the lower
@@ -471,7 +468,8 @@ class CompiledMetric:
         if plain != "a number":
             found = [how for how in found if how not in _CONVERTED]
         if value is None:
-            found = ["a value, or say missing: true in the plan"]
+            never = self.type in ("survey", "top_item")
+            found = ["a value" if never else "a value, or say missing: true in the plan"]
         elif isinstance(value, str | bytes):
             found = []
         remedy = remedy or (found or [plain])[0]

@@ -205,7 +205,8 @@ def test_a_withdrawal_holds_on_a_full_disk(agreed, monkeypatch):
     assert opened(agreed).consent is Consent.WITHDRAWN
 
 
-def test_a_withdrawal_that_cannot_be_written_is_said_and_tried_again(agreed, monkeypatch):
+@pytest.mark.parametrize("later", [Client.flush, Client.close])
+def test_a_withdrawal_that_cannot_be_written_is_said_and_tried_again(agreed, monkeypatch, later):
     client = opened(agreed, b"{}")
     with monkeypatch.context() as patched:
         patched.setattr(rollback_guard, "note_withdrawal", Mock(side_effect=StoreError("no")))
@@ -213,7 +214,7 @@ def test_a_withdrawal_that_cannot_be_written_is_said_and_tried_again(agreed, mon
             client.withdraw_consent()
         assert client.flush().sent == 0
     assert read_file(agreed).consent is Consent.GIVEN
-    client.close()
+    later(client)
     assert read_file(agreed).consent is Consent.WITHDRAWN
 
 
@@ -273,7 +274,7 @@ def work():
     for client in clients:
         assert client.record("colour", "b") is Outcome.DISABLED
         assert client.stats().refused == {Outcome.DISABLED: 1}
-        assert (client.flush().error, client.next_due()) == (None, None)
+        assert (client.flush().error, client.next_due(), client.group_consent) == (None, None, {})
         assert client.close().remaining == 0
 wait(child(work))
 assert {client.record("colour", "a") for client in clients} == {Outcome.DISABLED}

@@ -22,7 +22,7 @@ from opentelemetry import baggage, context
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.instrumentation.requests import RequestsInstrumentor
 from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
-from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.metrics import CallbackOptions, NoOpMeterProvider, Observation
 from opentelemetry.sdk.metrics import Histogram, MeterProvider
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -158,8 +158,10 @@ def test_unmodified_system_metrics_are_recorded_once_a_period():
 def test_an_app_reports_by_configuration_alone(tmp_path):
     """The app knows OpenTelemetry alone; the environment brings plan, file and collector."""
     (tmp_path / "plan.json").write_bytes(LATENCY.to_json())
-    app = "from opentelemetry.metrics import get_meter\n"
-    app += "get_meter('app').create_histogram('app.latency', unit='ms').record(12)\n"
+    app = "from opentelemetry.metrics import get_meter, get_meter_provider as provider\n"
+    app += "took = get_meter('app').create_histogram('app.latency', unit='ms'); took.record(12)\n"
+    # Nothing is recorded after the shutdown.
+    app += "assert provider().force_flush(); provider().shutdown(); took.record(13)\n"
     variables = {
         "OTEL_PYTHON_METER_PROVIDER": "sotto",
         "SOTTO_PLAN": "plan.json",
@@ -167,12 +169,11 @@ def test_an_app_reports_by_configuration_alone(tmp_path):
         "SOTTO_PUBLISHER": "file:log",
     }
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **variables}
-    for consent, pending in ((None, 0), ("yes", 0), ("given", 1), (None, 2)):
-        more = {} if consent is None else {"SOTTO_CONSENT": consent}
+    for consent, pending in (("", 0), ("yes", 0), ("given", 1), ("", 2)):
         told = subprocess.run(
             [sys.executable, "-c", app],
             cwd=tmp_path,
-            env=environment | more,
+            env=environment | {"SOTTO_CONSENT": consent},
             capture_output=True,
             text=True,
             check=True,
@@ -190,6 +191,7 @@ def test_an_environment_that_describes_no_client_stops_no_app(monkeypatch, plan,
     for name, value in zip(module.PLACES, (plan, "device.db", "file:log"), strict=True):
         monkeypatch.setenv(name, value)
     SottoMeterProvider().get_meter("app").create_histogram("app.latency").record(1)
+    SottoMeterProvider(also=NoOpMeterProvider()).shutdown()
     said = "needs SOTTO_PLAN in the environment" if not plan else "'nowhere.json' cannot be read"
     assert said in caplog.text
     monkeypatch.setenv("SOTTO_ON_ERROR", "raise")

@@ -220,7 +220,6 @@ def test_a_client_draws_from_the_operating_system_whatever_it_is_given(monkeypat
     )
     client.give_consent()
     client.record("colour", "a")
-    client.clock = None
     found = sources(client)
     assert found
     assert {type(each) for each in found} == {SystemSource}

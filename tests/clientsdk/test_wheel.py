@@ -279,10 +279,10 @@ def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path
     assert told[-1] == "0"
     # The same checker finds what is wrong with it.
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from sottovoce import Client\nClient('p', state=1, publisher=2)\n")
+    wrong.write_text("from sottovoce import Client, init\nClient('p', state=1, publisher=2).go()\n")
     command = [sys.executable, "-m", "mypy", *options, "wrong.py"]
     found = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True)
-    assert found.stdout.count("[arg-type]") == 2
+    assert found.stdout.count("[arg-type]") == found.stdout.count("[attr-defined]") == 2
 
 
 @pytest.mark.real_randomness

@@ -96,6 +96,8 @@ def test_a_release_that_slowed_the_start_is_found_and_for_whom(
     said = capsys.readouterr().out
     assert "startup [os=mac], 2025-06-26 to 2025-07-17 (replayed version 1) against" in said
     assert "found from" in said
+    # How far chance moves shares is said beside shares alone.
+    assert "points" not in said
     pages = ["--metric", "page", "--from", "2025-06-05", "--under", "5%"]
     found = {row["item"]: row for row in read(state, capsys, *pages)}["cart"]
     assert found["under_low"] < found["low"] < found["high"] < found["under_high"]

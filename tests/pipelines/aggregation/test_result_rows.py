@@ -37,7 +37,7 @@ from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.results import records
 from pipelines.results.documents import Document, WindowDocument, parse
-from pipelines.results.tables import ESTIMATES
+from pipelines.results.views import VIEW_ESTIMATES
 from pipelines.sinks.committed import CommittedGeneration
 from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import SqlSink
@@ -185,9 +185,9 @@ def test_what_is_withheld_keeps_its_rows_and_says_why(pair):
     lines = list(csv.DictReader(io.StringIO(table)))
     assert [line["item"] for line in lines] == ["red", "green", "blue", "grey", "other"]
     for line in lines:
-        assert list(line) == [*ESTIMATES.columns.keys(), "biased"]
-        assert {line[name] for name in FROM_PAYLOADS} == {""}
-        assert (line["n"], line["reports_by_level"], line["withheld"]) == ("1", "[1, 0]", why)
+        assert list(line) == [each.name for each in VIEW_ESTIMATES.columns]
+        assert {line["shown" if name == "display" else name] for name in FROM_PAYLOADS} == {""}
+        assert (line["reports"], line["reports_by_level"], line["withheld"]) == ("1", "[1, 0]", why)
     parsed = [parse(*each) for each in pair[0].documents()]
     windows = [each for each in parsed if isinstance(each, WindowDocument)]
     assert {each.window["metric"] for each in windows} == set(KINDS)

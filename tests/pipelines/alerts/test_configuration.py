@@ -40,6 +40,7 @@ def test_what_is_written_is_read(tmp_path):
     [
         ("[]", "the file must be a mapping"),
         ("a: [", "cannot be read as YAML: line 1"),
+        ("# \udcff", "cannot be read as YAML: it is not UTF-8"),
         pytest.param("[" * 9999, "cannot be read as YAML: maximum recursion", id="deep"),
         ("false_alarms_per_year: 0", "false_alarms_per_year: input should be greater than 0"),
         ("metrics: []", "metrics must be a list of one or more"),
@@ -59,7 +60,7 @@ def test_what_is_written_is_read(tmp_path):
 )
 def test_what_is_wrong_is_named(tmp_path, text, why):
     path = tmp_path / "alerts.yaml"
-    path.write_text(text)
+    path.write_text(text, "utf-8", "surrogateescape")
     with pytest.raises(ParameterError, match=why):
         load_configuration(path)
 

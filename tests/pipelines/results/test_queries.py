@@ -34,7 +34,10 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
     assert main(["export", "--state", str(state), "--out", str(tmp_path)]) == 0
     duck = duckdb.connect()
     for file in tmp_path.iterdir():
-        duck.execute(f"CREATE VIEW {file.stem} AS SELECT * FROM '{file}'")
+        # As if there were another version and another plan, whose medians may not be mixed in.
+        others = ("0 AS version", "'x' AS plan") if file.stem == "quantiles" else ()
+        more = [f"UNION ALL (FROM '{file}' SELECT * REPLACE ({each}))" for each in others]
+        duck.execute(f"CREATE VIEW {file.stem} AS FROM '{file}' {' '.join(more)}")
     lengths = []
     with closing(sqlite3.connect(f"file:{state / 'results.db'}?mode=ro", uri=True)) as lite:
         for query in [*queries(), *grafana_queries()]:
@@ -64,7 +67,6 @@ def test_datasette_answers_documented_queries(state: Path) -> None:
 
 
 @pytest.mark.real_randomness
-@pytest.mark.slow
 def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

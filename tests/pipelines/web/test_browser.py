@@ -118,9 +118,7 @@ def test_pages_have_no_violation_of_wcag_that_axe_finds(open_page, address):
         page.evaluate(script.read_text("utf-8"))
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            found = page.evaluate(
-                "axe.run({runOnly: {type: 'tag', values: RULES}})".replace("RULES", str(RULES))
-            )
+            found = page.evaluate(f"axe.run({{runOnly: {{type: 'tag', values: {RULES}}}}})")
             assert found["violations"] == [], (path, scheme)
             # every draw: what axe looks for is on each of these pages, whatever their figures.
             assert len(found["passes"]) > 10, (path, scheme)
@@ -151,18 +149,20 @@ def test_an_estimate_has_its_interval_beside_it_on_a_narrow_phone(open_page, add
         page.locator(".figures").get_by_text(" % to ").first.wait_for()
 
 
-def test_pages_and_charts_have_a_dark_and_a_light_form(open_page, address):
-    brightness = """() => [document.body, document.querySelector("figure svg text")].map(each => {
-        const style = getComputedStyle(each);
-        const colour = each === document.body ? style.backgroundColor : style.fill;
-        return colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
-    })"""
-    light = open_page(f"{address}{THEME}", color_scheme="light").evaluate(brightness)
-    dark = open_page(f"{address}{THEME}", color_scheme="dark").evaluate(brightness)
+def test_pages_and_charts_are_dark_on_a_dark_screen_and_light_on_paper(open_page, address):
+    brightness = """() => [["body", "backgroundColor"], ["figure svg text", "fill"]].map(
+        ([each, part]) => getComputedStyle(document.querySelector(each))[part]
+            .match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0))"""
+    page = open_page(f"{address}{THEME}", color_scheme="dark")
+    paper, ink = page.evaluate(brightness)
     # every draw: colours of the style sheet.
-    assert light[0] > 600 > 400 > light[1]
-    # every draw: likewise.
-    assert dark[0] < 200 < 400 < dark[1]
+    assert paper < 200 < 400 < ink
+    for changed in ({"media": "print"}, {"media": "screen", "color_scheme": "light"}):
+        page.emulate_media(**changed)
+        paper, ink = page.evaluate(brightness)
+        # every draw: likewise.
+        assert paper > 600 > 400 > ink
+        assert page.locator("form.chooser").first.is_visible() is (changed["media"] == "screen")
 
 
 def test_without_a_script_windows_can_be_chosen(open_page, address):
