@@ -235,7 +235,7 @@ class QuestionMechanism(NumberMechanism):
         return (noise + between) * (1 + extra / n) - float(x.var())
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        hidden = isinstance(self.question, BitQuestion) / self.answered
+        hidden = 1 / self.answered if isinstance(self.question, BitQuestion) else 0.0
         return precision_of_mean("the mean", partial(self.variance, level), assumed, scale, hidden)
 
     def _noise_of(self, level: int, mean: float) -> float:

@@ -397,7 +397,10 @@ class CompiledMetric:
         return MISSING_STRING.encode() if self.type == "string" else len(self.labels) - 1
 
     def _listed(self, value: str) -> int:
-        return self.symbols.get(value, self.symbols.get(str(self.outside), len(self.symbols)))
+        symbol = self.symbols.get(value)
+        if symbol is None:
+            symbol = self.symbols.get(str(self.outside), len(self.symbols))
+        return symbol
 
     def _ordinal(self, value: object) -> int:
         """Return the number of a listed value, of a bin, or of the nearest point (of two, the lower
