@@ -150,20 +150,22 @@ OURS = (
     sotto("sotto, without consent", on=False),
 )
 OPENTELEMETRY = "opentelemetry-sdk"
-#: A whole run of a tool, by what it does: it begins, and ends at once.
-_TOOL = """
-import os
-os.environ.update({environment})
-from clientsdk import Client, HttpPublisher
-publisher = HttpPublisher("https://telemetry.example")
-client = Client.open(CATEGORY, state=STATE, publisher=publisher)
-{more}client.record("m", "red")
-client.close()
+_PREPARED = PLAN + "open('plan.json', 'wb').write(CATEGORY)\n"
+_OPENED = """
+from clientsdk import Client
+client = Client.open("plan.json", state=STATE, publisher="https://telemetry.example")
 """
+_ENDED = 'client.record("m", "red")\nclient.close()\n'
+_AGREED = f"{_OPENED}client.give_consent()\n{_ENDED}"
+#: Whole runs of a tool: what is done before, and what is measured. It begins, and ends at once.
 TOOLS = {
-    "sotto, switched off": PLAN + _TOOL.format(environment={"SOTTO_DISABLED": "1"}, more=""),
-    "sotto, nobody has agreed": PLAN + _TOOL.format(environment={}, more=""),
-    "sotto, a recording": PLAN + _TOOL.format(environment={}, more="client.give_consent()\n"),
+    "sotto, switched off": (
+        _PREPARED,
+        f"import os\nos.environ['SOTTO_DISABLED'] = '1'{_OPENED}{_ENDED}",
+    ),
+    "sotto, nobody has agreed": (_PREPARED, _OPENED + _ENDED),
+    "sotto, the run that somebody agrees in": (_PREPARED, _AGREED),
+    "sotto, each run after it": (_PREPARED + _AGREED, _OPENED + _ENDED),
 }
 PEERS = (
     Contender(

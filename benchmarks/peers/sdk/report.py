@@ -23,7 +23,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires, version
 from pathlib import Path
@@ -106,9 +106,15 @@ print((os.path.getsize(STATE) - empty) / {CHAINS})
 Rows = list[tuple[str, float | None, float | None]]
 
 
-def run(script: str, port: int = 0, limit: float = 120.0) -> tuple[str, float | None]:
-    """Run a script; return what it printed, and when it ended, None if it had to be killed."""
-    with tempfile.TemporaryDirectory() as folder:
+def run(
+    script: str, port: int = 0, limit: float = 120.0, folder: str | None = None
+) -> tuple[str, float | None]:
+    """Run a script; return what it printed, and when it ended, None if it had to be killed.
+
+    It runs in a folder of its own, unless it is given one.
+    """
+    own = tempfile.TemporaryDirectory() if folder is None else nullcontext(folder)
+    with own as folder:
         state = os.path.join(folder, "device.db")
         environment = {
             "HOME": folder,
@@ -261,17 +267,19 @@ def _loading() -> None:
 def _tool() -> None:
     """Print what a whole run of a tool costs over the bare interpreter."""
     counter = PEERS[0]
-    scripts = {"": "", **TOOLS, counter.name: begun(counter) + counter.event}
-    least = dict.fromkeys(scripts, math.inf)
+    tools = {"": ("", ""), **TOOLS, counter.name: ("", begun(counter) + counter.event)}
+    least = dict.fromkeys(tools, math.inf)
     for _ in range(RUNS):
-        for name, script in scripts.items():
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            run(script)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        for name, (before, script) in tools.items():
+            with tempfile.TemporaryDirectory() as folder:
+                run(before, folder=folder)
+                start = resource.getrusage(resource.RUSAGE_CHILDREN)
+                run(script, folder=folder)
+                end = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
             least[name] = min(least[name], 1000 * taken)
     rows: Rows = [
-        (name, least[name] - least[""], 0.5 if name in TOOLS else None) for name in scripts if name
+        (name, least[name] - least[""], 0.5 if name in TOOLS else None) for name in tools if name
     ]
     show("a run of a tool over the bare interpreter, ms of CPU", rows, counter.name)
 
