@@ -156,13 +156,11 @@ from clientsdk import Client
 client = Client.open("plan.json", state=STATE, publisher="https://telemetry.example")
 """
 _ENDED = 'client.record("m", "red")\nclient.close()\n'
+_OFF = "import os\nos.environ['SOTTO_DISABLED'] = '1'"
 _AGREED = f"{_OPENED}client.give_consent()\n{_ENDED}"
 #: Whole runs of a tool: what is done before, and what is measured. It begins, and ends at once.
 TOOLS = {
-    "sotto, switched off": (
-        _PREPARED,
-        f"import os\nos.environ['SOTTO_DISABLED'] = '1'{_OPENED}{_ENDED}",
-    ),
+    "sotto, switched off": (_PREPARED, _OFF + _OPENED + _ENDED),
     "sotto, nobody has agreed": (_PREPARED, _OPENED + _ENDED),
     "sotto, the run that somebody agrees in": (_PREPARED, _AGREED),
     "sotto, each run after it": (_PREPARED + _AGREED, _OPENED + _ENDED),

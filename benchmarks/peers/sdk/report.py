@@ -28,14 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires, version
 from pathlib import Path
 
-from benchmarks.peers.sdk.contenders import (
-    AGED,
-    OURS,
-    PEERS,
-    SENDING,
-    TOOLS,
-    Contender,
-)
+from benchmarks.peers.sdk.contenders import AGED, OURS, PEERS, SENDING, TOOLS, Contender
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 15
@@ -193,11 +186,9 @@ def main() -> None:
     peers = sorted({each.distribution for each in PEERS})
     print(", ".join(f"{peer} {version(peer)}" for peer in peers))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    ours: Rows = [("sotto", len(project["dependencies"]), 0.0)]
-    show(
-        "packages that come with it",
-        ours + [(peer, len(_closure(peer)) - 1, None) for peer in peers],
-    )
+    rows: Rows = [("sotto", len(project["dependencies"]), 0.0)]
+    rows += [(peer, len(_closure(peer)) - 1, None) for peer in peers]
+    show("packages that come with it", rows)
     _loading()
     _tool()
     with taking() as port:
@@ -278,9 +269,8 @@ def _tool() -> None:
                 end = resource.getrusage(resource.RUSAGE_CHILDREN)
             taken = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
             least[name] = min(least[name], 1000 * taken)
-    rows: Rows = [
-        (name, least[name] - least[""], 0.5 if name in TOOLS else None) for name in tools if name
-    ]
+    bare = least.pop("")
+    rows: Rows = [(n, each - bare, 0.5 if n in TOOLS else None) for n, each in least.items()]
     show("a run of a tool over the bare interpreter, ms of CPU", rows, counter.name)
 
 
