@@ -89,6 +89,7 @@ def test_charts_are_named_and_tables_have_captions_and_headers(file, file_html):
     assert tags.count("table") == tags.count("caption") > 10
     assert all("scope" in each for tag, each in file_html.tags if tag == "th")
     assert "1 of 2 candidates are significant, of which 0.42 are false" in file_html.text
+    assert "told from zero four times in five; among so many candidates" in file_html.text
     assert "light: 60 %, interval of 95 % 56 % to 64 %" in file_html.text
 
 
@@ -213,6 +214,22 @@ def test_strings_without_candidates_say_how_to_give_them(tmp_path):
     for shown in (page(bare, OVERVIEW), page(bare, METRIC, name="page")):
         assert "No candidates are known, the strings to look for." in Html(shown).text
         assert "unexplained" not in Html(shown).text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "told"),
+    [
+        (0.2, 0.16, 0.24, "make up 20 % of reports (interval 16 % to 24 %)"),
+        (-0.4, -1.1, 0.3, "make up at most 30 % of reports, or none"),
+        (-0.4, -2, 1.5, "make up at most 100 % of reports, or none"),
+    ],
+)
+def test_strings_without_a_candidate_are_a_share_that_there_can_be(
+    tmp_path, value, low, high, told
+):
+    change = f"UPDATE stored_estimates SET value = {value}, low = {low}, high = {high}"
+    url = changed_results(tmp_path, f"{change} WHERE kind = 'unexplained'")
+    assert told in Html(page(snapshot_of(url), METRIC, name="page")).text
 
 
 def test_every_kind_has_a_sentence():
