@@ -181,7 +181,7 @@ def _read(
 
 
 def _named(row: EstimateRecord) -> str:
-    return name_of(row) + ("" if row.unit in (None, "share", "rank") else f", {row.unit}")
+    return name_of(row) + ("" if row.unit in (None, "share", "rank") else f" ({row.unit})")
 
 
 def _panel(drawn: _Drawn, windows: Sequence[Window], forged: float) -> charts.SeriesPanel:

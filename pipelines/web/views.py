@@ -232,7 +232,7 @@ def told(
 def differences(title: str, values: Mapping[str, charts.Value], unit: str | None) -> charts.Chart:
     """Return a chart of differences in their unit, by name."""
     of_shares = "difference of shares, in percentage points"
-    label = of_shares if unit == "points" else f"difference, {unit or ''}".rstrip(", ")
+    label = of_shares if unit == "points" else f"difference ({unit})" if unit else "difference"
     return charts.intervals(title, [*values], [*values.values()], unit or "", label)
 
 

@@ -88,6 +88,7 @@ def test_charts_are_named_and_tables_have_captions_and_headers(file, file_html):
     tags = [tag for tag, _ in file_html.tags]
     assert tags.count("table") == tags.count("caption") > 10
     assert all("scope" in each for tag, each in file_html.tags if tag == "th")
+    assert ">mean (s)<" in file
     assert "1 of 2 candidates are significant, of which 0.42 are false" in file_html.text
     assert "told from zero four times in five; among so many candidates" in file_html.text
     assert "light: 60 %, interval of 95 % 56 % to 64 %" in file_html.text
