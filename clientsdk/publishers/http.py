@@ -13,7 +13,7 @@ import os
 import re
 import time
 from _thread import allocate_lock
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from operator import itemgetter
 
 from clientsdk.lifecycle import Unshared
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import ssl
     from datetime import timedelta
 
-    from clientsdk.publishers.http_requests import Request
+    from clientsdk.publishers.http_requests import Asked, Request
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
@@ -155,7 +155,7 @@ class HttpPublisher(Unshared):
         The request has a connection of its own and no key, so that it is joined to no message. It
         ends by the deadline, on the monotonic clock. Raises PublishError.
         """
-        request = self._request(self._collector.connection(), "GET", path, {}, None, most)
+        request = self._request(self._collector.connection(), ("GET", path, None, {}, most))
         request.send(deadline)
         if not request.given_up:
             # Otherwise its thread, which may still read, closes it.
@@ -166,23 +166,16 @@ class HttpPublisher(Unshared):
     def _attempt(
         self, connection: http.client.HTTPConnection, body: bytes, deadline: float
     ) -> Request:
-        what = "POST", "/v1/reports", self._headers, body, _ANSWER_BYTES
-        request = self._request(connection, *what)
+        asked = "POST", "/v1/reports", body, self._headers, _ANSWER_BYTES
+        request = self._request(connection, asked)
         request.send(deadline)
         return request
 
-    def _request(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        most: int,
-    ) -> Request:
+    def _request(self, connection: http.client.HTTPConnection, asked: Asked) -> Request:
         from clientsdk.publishers.http_requests import Request
 
-        return Request(connection, method, self._collector.path + path, body, headers, most)
+        method, path, body, headers, most = asked
+        return Request(connection, (method, self._collector.path + path, body, headers, most))
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

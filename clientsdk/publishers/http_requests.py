@@ -13,6 +13,8 @@ from contextlib import suppress
 from clientsdk import diagnostics
 from sotto.errors import PublishError
 
+#: What is asked: method, path, body, headers, and the most bytes that are read of an answer.
+Asked = tuple[str, str, bytes | None, Mapping[str, str], int]
 #: Likely mistakes of an app's developer, by the status or by what was raised.
 _HINTS: dict[int | str, str] = {
     401: "it asks for the app's key, as sotto collect --new-key has printed it",
@@ -39,15 +41,7 @@ class Request(threading.Thread):
     #: The name of the one that answers.
     receiver = "collector"
 
-    def __init__(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        most: int,
-    ) -> None:
+    def __init__(self, connection: http.client.HTTPConnection, asked: Asked) -> None:
         super().__init__(name="sotto-http", daemon=True)
         self.connection = connection
         #: The answer's status; 0 if there was none.
@@ -56,8 +50,7 @@ class Request(threading.Thread):
         self._hint: float | None = None
         #: The type of what went wrong: its text may hold addresses.
         self._error = ""
-        self._most = most
-        self._sent = method, path, body, headers
+        self._asked = asked
         self._done = threading.Event()
         #: The connection leaves it before an answer is read to its end if it is the last there.
         self._socket: socket.socket | None = None
@@ -80,7 +73,7 @@ class Request(threading.Thread):
     def require_success(self) -> None:
         """Raise PublishError unless the answer says that the request has succeeded."""
         # Only reports to the collector itself: others mean something else by an answer.
-        reports = self.receiver == "collector" and self._sent[0] == "POST"
+        reports = self.receiver == "collector" and self._asked[0] == "POST"
         if self.status // 100 == 2 and not self.given_up:
             if reports and self.answer:
                 diagnostics.warn("answer", _WEB_SERVER, quiet=math.inf)
@@ -98,7 +91,7 @@ class Request(threading.Thread):
 
     def run(self) -> None:
         """Send, and read the answer."""
-        method, path, body, headers = self._sent
+        method, path, body, headers, most = self._asked
         try:
             if self.connection.sock is None:
                 self.connection.connect()
@@ -107,7 +100,7 @@ class Request(threading.Thread):
                 raise TimeoutError
             self.connection.request(method, path, body, headers)
             answer = self.connection.getresponse()
-            content = answer.read(self._most)
+            content = answer.read(most)
             self._hint = seconds(answer.headers.get("Retry-After"))
             if self.given_up or not answer.isclosed():
                 self.connection.close()

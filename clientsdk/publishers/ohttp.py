@@ -12,12 +12,12 @@ import http.client
 import os
 import ssl
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from clientsdk.publishers.http import Address, HttpPublisher
-from clientsdk.publishers.http_requests import Request, hint, seconds
+from clientsdk.publishers.http_requests import Asked, Request, hint, seconds
 from sotto.errors import FormatError, ParameterError, PublishError, install_hint
 
 if TYPE_CHECKING:
@@ -91,20 +91,15 @@ class ObliviousPublisher(HttpPublisher):
         self._relay_path = urlsplit(relay).path or "/"
         self._configuration = KeyConfiguration.parse(gateway_keys)
 
-    def _request(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        most: int,
-    ) -> Request:
+    def _request(self, connection: http.client.HTTPConnection, asked: Asked) -> Request:
+        method, path, body, headers, most = asked
         target = self._scheme, self._authority, self._target.path + path
         fields = [(name.lower(), value) for name, value in headers.items()]
         inner = encode_request(method, *target, fields, body or b"")
         encapsulated, exchange = self._configuration.encapsulate(inner)
-        return _Encapsulated(connection, self._relay_path, encapsulated, exchange, method, most)
+        kind, most = {"Content-Type": "message/ohttp-req"}, most + _ENVELOPE
+        outer = "POST", self._relay_path, encapsulated, kind, most
+        return _Encapsulated(connection, outer, exchange, method)
 
 
 class _Encapsulated(Request):
@@ -113,16 +108,9 @@ class _Encapsulated(Request):
     receiver = "relay or gateway"
 
     def __init__(
-        self,
-        connection: http.client.HTTPConnection,
-        path: str,
-        encapsulated: bytes,
-        exchange: Exchange,
-        method: str,
-        most: int,
+        self, connection: http.client.HTTPConnection, asked: Asked, exchange: Exchange, method: str
     ) -> None:
-        headers = {"Content-Type": "message/ohttp-req"}
-        super().__init__(connection, "POST", path, encapsulated, headers, most + _ENVELOPE)
+        super().__init__(connection, asked)
         self._exchange, self._method = exchange, method
 
     def require_success(self) -> None:

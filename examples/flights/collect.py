@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -22,13 +22,12 @@ Mask: TypeAlias = NDArray[np.bool_]
 _NUMBERS = ("mean", "quantile")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Collected:
     """All estimates that the results database holds, and the truth."""
 
     truth: Truth
     rows: Sequence[Row]
-    _populations: dict[tuple[str, int, bool], Population] = field(default_factory=dict)
 
     @classmethod
     def read(cls, truth: Truth, database: str) -> Collected:
@@ -56,14 +55,12 @@ class Collected:
     def find(self, metric: str, start: int, kind: str, item: str = "") -> Row | None:
         return self._index.get((metric, start, kind, item))
 
+    @cache  # noqa: B019 - a demo makes few, and they live as long as it does
     def _population(self, metric: str, start: int, kept: bool) -> Population:
-        key = (metric, start, kept)
-        if key not in self._populations:
-            truth, window = self.truth, start // self.truth.plan.metric(metric).window
-            values = truth.values(metric) if kept else truth.all_values(metric)
-            windows = truth.windows(metric) if kept else truth.all_windows(metric)
-            self._populations[key] = Population(values[windows == window])
-        return self._populations[key]
+        truth, window = self.truth, start // self.truth.plan.metric(metric).window
+        values = truth.values(metric) if kept else truth.all_values(metric)
+        windows = truth.windows(metric) if kept else truth.all_windows(metric)
+        return Population(values[windows == window])
 
     def arrived_in(self, metric: str, start: int, arrived: Mask) -> Population:
         window = start // self.truth.plan.metric(metric).window

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clientsdk import Client
+from clientsdk.testing import FakeClock
 from mechanisms.base import Mechanism
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
-from sotto_cli.simulation.devices import DevicePublisher, Fleet, Played, SimulatedClock
+from sotto_cli.simulation.devices import DevicePublisher, Fleet, Played
 
 from .faults import FaultyNetwork
 
@@ -100,7 +101,7 @@ class WatchedFleet(Fleet):
         self._flying: WatchedPublisher
         self.played: WatchedPlay = WatchedPlay(networks=[deepcopy(network)])
 
-    def publisher(self, number: int, clock: SimulatedClock) -> DevicePublisher:
+    def publisher(self, number: int, clock: FakeClock) -> DevicePublisher:
         (network,) = self.played.networks
         self._flying = WatchedPublisher(number, network, clock, self._log, self._plan.period)
         return self._flying

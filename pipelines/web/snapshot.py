@@ -6,31 +6,25 @@ directory only the plans and the note of the last run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from pipelines.alerts.watch import AlertWatch
 from pipelines.results.fields import grouped
 from pipelines.results.notes import TimeNote
 from pipelines.results.ordinals import ASKED, BOUNDS, asked_of, metrics_of, readable
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import (
-    Alarm,
-    ArmEffect,
-    Budget,
-    EstimateRecord,
-    Health,
-    MetricKey,
-    Rejection,
-    Window,
-)
+from pipelines.results.records import Alarm, EstimateRecord, MetricKey, Window
 from pipelines.storage.directory import LastRun
 from pipelines.web.boards import Board
 from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+T = TypeVar("T")
 
 #: How many of the newest windows a table and a chart show.
 MOST_WINDOWS, MOST_DRAWN = 60, 400
@@ -39,6 +33,11 @@ HEADLINES = 3
 HEADLINE_KINDS = (*ASKED, "share", "mean", "missing", "string", "group", "unexplained")
 #: How many windows' estimates, and how many metrics' windows, are kept.
 _KEPT = 64
+
+
+def _read_once(read: Callable[[ResultsReader], T]) -> cached_property[T]:
+    """Return a property of a snapshot that is read from its results when it is first needed."""
+    return cached_property(lambda snapshot: read(snapshot.reader))
 
 
 @dataclass(eq=False, repr=False)
@@ -102,10 +101,16 @@ class ResultsSnapshot:
         found = readable(self.reader.courses(sources, lengths), self.metric_of)
         return [row for row in found if (row.key, row.kind) in wanted]
 
-    @cached_property
-    def reports(self) -> int:
-        """How many reports count, in all windows of all metrics."""
-        return self.reader.reports()
+    #: How many reports count, in all windows of all metrics.
+    reports = _read_once(lambda reader: reader.reports())
+    #: The state of the results and of their jobs, by collector.
+    health = _read_once(lambda reader: reader.health())
+    #: The audit of every budget period, oldest first.
+    budgets = _read_once(lambda reader: reader.budgets())
+    #: Rejected reports by reason.
+    rejections = _read_once(lambda reader: reader.rejections())
+    #: How the arms of experiments differ over all their windows.
+    effects = _read_once(lambda reader: reader.effects())
 
     def _windows_of(self, key: MetricKey) -> list[Window]:
         if key not in self.newest:
@@ -123,29 +128,9 @@ class ResultsSnapshot:
         return metrics_of(self.plans)
 
     @cached_property
-    def health(self) -> list[Health]:
-        """The state of the results and of their jobs, by collector."""
-        return self.reader.health()
-
-    @cached_property
-    def budgets(self) -> list[Budget]:
-        """The audit of every budget period, oldest first."""
-        return self.reader.budgets()
-
-    @cached_property
     def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
         """Reports that honest devices do not send, by metric and start of the window."""
         return grouped(self.reader.alarms(), lambda each: (each.key, each.window_start))
-
-    @cached_property
-    def rejections(self) -> list[Rejection]:
-        """Rejected reports by reason."""
-        return self.reader.rejections()
-
-    @cached_property
-    def effects(self) -> list[ArmEffect]:
-        """How the arms of experiments differ over all their windows."""
-        return self.reader.effects()
 
     @property
     def last_run(self) -> LastRun | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
+from clientsdk.testing import FakeClock
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source, SystemSource, uniform_below
 from mechanisms.testing import SeededSource
@@ -164,20 +165,10 @@ class SortedLog:
             self.spill()
 
 
-class SimulatedClock:
-    """A device's clock, moved by the simulation."""
-
-    def __init__(self, now: int) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now / 1000
-
-
 class DevicePublisher:
     """A device's publisher, which puts messages into the log."""
 
-    def __init__(self, clock: SimulatedClock, log: SortedLog, period: int) -> None:
+    def __init__(self, clock: FakeClock, log: SortedLog, period: int) -> None:
         self._clock, self.log, self.period = clock, log, period
         #: By budget period, hexadecimal, as seen in what was sent.
         self.pseudonyms: dict[int, str] = {}
@@ -224,14 +215,14 @@ class Fleet:
         self._columns = [(each, recordings.values[each.values].tolist()) for each in feeds(plan)]
         self.played = Played()
 
-    def publisher(self, number: int, clock: SimulatedClock) -> DevicePublisher:
+    def publisher(self, number: int, clock: FakeClock) -> DevicePublisher:
         """Return the publisher of the device of a number."""
         return DevicePublisher(clock, self._log, self._plan.period)
 
     def play(self, device: int, number: int) -> None:
         """Play back the rows of ``device``, known to the audit as ``number``."""
         start, end = self._recordings.starts[device : device + 2].tolist()
-        clock = SimulatedClock(self._times[start])
+        clock = FakeClock(self._times[start])
         publisher = self.publisher(number, clock)
         self._begin_draws(number)
         with self.device(
@@ -294,7 +285,7 @@ class Fleet:
         if segments := self._recordings.segments:
             client.set_segments({name: said[entry] for name, said in segments.items()})
 
-    def _send(self, client: Client, clock: SimulatedClock, until: int | None) -> None:
+    def _send(self, client: Client, clock: FakeClock, until: int | None) -> None:
         """Wake and send whatever falls due before ``until``."""
         while (due := client.next_due()) is not None:
             wake = self._wake(max(due, clock.now))

@@ -16,6 +16,7 @@ import numpy as np
 
 from clientsdk import NO_LIFETIME_BOUND, MemoryPublisher, Quota, Settings
 from clientsdk.outcomes import Outcome
+from clientsdk.testing import FakeClock
 from mechanisms.arrays import Bools, Ints
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import key_of, score_key
@@ -30,7 +31,6 @@ from sotto.plan.compiled import FORMAT, CompiledMetric, CompiledPlan
 from sotto.plan.metric import MISSING_STRING
 from sotto.wire.format import Row, decode_message, pseudonym_of
 from sotto_cli.simulation.device import Device
-from sotto_cli.simulation.devices import SimulatedClock
 
 #: Milliseconds: the resolution of event times, and the least budget period.
 _STEP, _SHORT = 1000, 60_000
@@ -96,7 +96,7 @@ class DeviceSampler:
     def _sent(self, recorded: Sequence[Sequence[Any]], source: Source) -> list[Row]:
         """Return the reports of one device, by recording and level."""
         while True:
-            clock, publisher = SimulatedClock(0), MemoryPublisher()
+            clock, publisher = FakeClock(0), MemoryPublisher()
             with Device(
                 self._plan,
                 state=NO_LIFETIME_BOUND,
@@ -124,7 +124,7 @@ class DeviceSampler:
     def _played(
         self,
         device: Device,
-        clock: SimulatedClock,
+        clock: FakeClock,
         publisher: MemoryPublisher,
         recorded: Sequence[Sequence[Any]],
     ) -> list[Row]:
