@@ -22,7 +22,15 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -111,13 +119,9 @@ def _check_once(request: Request) -> None:
             raise HTTPException(422, f"{name}: it is given more than once")
 
 
-def _is_storable(text: str) -> bool:
-    """Return whether every database can store a text: it has no NUL and no lone surrogate."""
-    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
-
-
 def _storable(text: str) -> str:
-    if not _is_storable(text):
+    """Return a text that every database can store: it has no NUL and no lone surrogate."""
+    if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
         raise ValueError("it holds what no text has")
     return text
 
@@ -131,22 +135,14 @@ def _time(text: object) -> datetime:
 def _decoded(cursor: object) -> object:
     """Return the key that a cursor encodes; the reader checks that it is a key of the view."""
     try:
-        text = str(cursor)
-        key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (ValueError, RecursionError):
-        key = None
-    fits = isinstance(key, list) and all(
-        _is_storable(each)
-        if isinstance(each, str)
-        else type(each) is int and -(2**63) <= each < 2**63
-        for each in key
-    )
-    if not fits:
-        raise ValueError("it is not the `next` of a page")
-    return key
+        return _KEY.validate_json(base64.urlsafe_b64decode(f"{cursor}=="))
+    except ValueError:
+        raise ValueError("it is not the `next` of a page") from None
 
 
 _Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
+_Whole: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+_KEY = TypeAdapter(tuple[_Text | _Whole, ...])
 _Time: TypeAlias = Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str)]
 _Cursor: TypeAlias = Annotated[
     tuple[Any, ...], BeforeValidator(_decoded, json_schema_input_type=str)
