@@ -37,7 +37,7 @@ from starlette.exceptions import HTTPException
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered, has_already
 from pipelines.http.problems import body_of, problem
 from pipelines.results import openapi
-from pipelines.results.database import NoResultsError, ResultsError
+from pipelines.results.database import NoResultsError, ResultsError, UnknownNameError
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.notes import NOTE_BYTES, Notes, TimeNote
@@ -50,6 +50,7 @@ from pipelines.results.views import (
     EFFECTS,
     RANGES,
     RETENTION,
+    VIEW_ESTIMATES,
     VIEWS,
     RowSet,
     View,
@@ -343,8 +344,13 @@ def _add(
         def make(form: str) -> Answer:
             try:
                 page = _found(reader, kind, given)
+                if not page.rows and isinstance(given.wanted, Chosen):
+                    reader.check_known(
+                        kind if isinstance(kind, View) else VIEW_ESTIMATES, given.wanted
+                    )
             except ParameterError as error:
-                raise HTTPException(422, str(error)) from None
+                status = 404 if isinstance(error, UnknownNameError) else 422
+                raise HTTPException(status, str(error)) from None
             following = None if page.next is None else _encoded(page.next)
             return Answer(_body(kind, page, form, following), following)
 

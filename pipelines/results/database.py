@@ -17,7 +17,7 @@ from pipelines.results.schema import OLDER, is_older, read_as_null
 from pipelines.results.tables import META
 from pipelines.sinks.sql import database_url, first_line
 from pipelines.sources.base import MissingError
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, ParameterError
 
 #: How often a read is tried if the file of the database changes meanwhile.
 ATTEMPTS = 5
@@ -47,6 +47,10 @@ class NoResultsError(ResultsError, MissingError):
 
 class UnreadableError(ResultsError):
     """There may be results, but they cannot be read now."""
+
+
+class UnknownNameError(ParameterError):
+    """No results have a name that was given, and others there are."""
 
 
 class ReadOnlyDatabase:

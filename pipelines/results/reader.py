@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import sqlalchemy as sql
 
 from mechanisms.items import OF_EXPERIMENTS
-from pipelines.results.database import ReadOnlyDatabase
+from pipelines.results.database import ReadOnlyDatabase, UnknownNameError
 from pipelines.results.experiments import effects_of
 from pipelines.results.fields import CONVERTED, milliseconds, moment
 from pipelines.results.range_tables import RangeTables
@@ -51,7 +51,7 @@ from pipelines.results.views import (
 )
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.compiled import CompiledPlan
 
 #: Connections to a PostgreSQL server that are kept.
@@ -241,7 +241,9 @@ class ResultsReader:
 
     def _parts(self, wanted: WindowRange) -> list[RangePart]:
         chosen = Chosen(wanted.collector, wanted.plan, wanted.version, wanted.metric)
-        runs = runs_of(wanted, self.windows(chosen), self.plans())
+        if not (windows := self.windows(chosen)):
+            self.check_known(VIEW_WINDOWS, chosen)
+        runs = runs_of(wanted, windows, self.plans())
         every = None if wanted.segment or wanted.by else ""
         rows = replace(chosen, since=wanted.since, until=wanted.until, segment=every)
         tables = None if self._state is None else RangeTables(StateDirectory(self._state))
@@ -253,7 +255,7 @@ class ResultsReader:
         Only collector, plan, version and metric of ``chosen`` are used. The metric that decides
         comes first. Only experiments of known plans (:meth:`plans`) are found.
 
-        Raises ParameterError if there are experiments, but none with that metric.
+        Raises UnknownNameError if there are experiments, but none with that metric.
         """
         return self.at_once(lambda reader: reader._effects(chosen))
 
@@ -271,10 +273,37 @@ class ResultsReader:
         if metric is not None and found and metric not in names:
             without = any(each.name == metric for plan in self.plans() for each in plan.metrics)
             why = ", as its plan declares none" * without
-            raise ParameterError(
+            raise UnknownNameError(
                 f"no experiment has the metric {metric!r}{why}; there are {', '.join(names)}"
             )
         return [each for each in found if chosen.metric in (None, each.metric)]
+
+    def check_known(self, view: View, chosen: Chosen) -> None:
+        """Raise UnknownNameError if nothing has a name of ``chosen``, and there are others.
+
+        Collector, plan, version and metric are those of results and plans; a segment, kind or item
+        has rows of the view's table.
+        """
+        keys = [each.key for each in self.metrics()]
+        for plan in self.plans():
+            named = plan.collector, plan.plan, plan.version
+            keys += [MetricKey(*named, each.name) for each in plan.metrics]
+        for at, name in enumerate(MetricKey._fields):
+            given = getattr(chosen, name)
+            _check_known(name, given, {key[at] for key in keys})
+            keys = [key for key in keys if given in (None, key[at])]
+        given = {"segment": [chosen.segment], "kind": [chosen.kind], "item": chosen.items or ()}
+        asked = {name: each for name, each in given.items() if any(each) and name in view.table.c}
+        where = [*_same(view.table, chosen, *MetricKey._fields)]
+        there = self._read(
+            lambda connection: {
+                name: {*connection.scalars(sql.select(view.table.c[name]).where(*where).distinct())}
+                for name in asked
+            }
+        )
+        for name, names in asked.items():
+            for each in names:
+                _check_known(name, each, there[name])
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.
@@ -503,6 +532,15 @@ class ResultsReader:
         return [
             _health_of(row, documents.get(row.collector, {})) for row in connection.execute(query)
         ]
+
+
+def _check_known(what: str, given: object, there: Set[object]) -> None:
+    """Refuse a name that nothing has where there are others; None and all reports are none."""
+    if given and there and given not in there:
+        others = sorted(map(str, there - {""}))
+        listed = f"; there are {', '.join(others[:10]) or 'none'}{', ...' * (len(others) > 10)}"
+        near = did_you_mean(given, others) or listed
+        raise UnknownNameError(f"there are no results of the {what} {given!r}{near}")
 
 
 def _asked(
