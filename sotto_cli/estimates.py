@@ -106,8 +106,9 @@ def _computed(
 
     found: Sequence[Any]
     chosen = Chosen(collector=args.collector, metric=args.metric)
+    wanted = _range_of(args)
     reader.check_known(views.VIEW_ESTIMATES, chosen)
-    if (wanted := _range_of(args)) is not None:
+    if wanted is not None:
         kind, found = views.RANGES, reader.range_estimates(wanted)
         if args.compare is not None:
             kind, found = views.COMPARISONS, reader.compared(wanted, wanted.against(args.compare))

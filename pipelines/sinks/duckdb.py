@@ -108,7 +108,9 @@ class DuckDbSink(Sink):
                 connection.commit()
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
-            raise SinkError(f"documents could not be written to {self._path}: {reason}") from error
+            stays = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
+            raised = AggregationError if stays else SinkError
+            raise raised(f"documents could not be written to {self._path}: {reason}") from error
 
     def _opened(self) -> DuckDBPyConnection:
         import duckdb

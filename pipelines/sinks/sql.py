@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import Self
 
 import sqlalchemy as sql
-from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import NullPool
 
 from pipelines.results import schema, tables
@@ -38,6 +46,8 @@ from sotto.errors import AggregationError, install_hint
 SQLITE_TIMEOUT = 30
 #: How many documents of a generation are in memory at a time.
 _AT_ONCE = 64
+#: Errors of a database that may be gone when the same is written again.
+_PASSING = (OperationalError, InterfaceError, InternalError, IntegrityError)
 _ANOTHER = "another state directory of {} has its results in the database: give --database another"
 
 
@@ -64,10 +74,12 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
     """Return the URL of a database that can hold results; raise ``failure`` if it is not one."""
     try:
         parsed = sql.make_url(url)
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ValueError
     except (SQLAlchemyError, ValueError):
         raise failure(
-            "the database cannot be used: it takes a URL, such as sqlite:///results.db for a file, "
-            "or postgresql://host:5432/name"
+            "the database cannot be used: it takes a URL of SQLite or PostgreSQL, such as "
+            "sqlite:///results.db for a file, or postgresql://host:5432/name"
         ) from None
     try:
         parsed.get_dialect().import_dbapi()
@@ -257,11 +269,15 @@ class SqlSink(Database, Sink):
 
 @contextmanager
 def _mapped(failed: str) -> Iterator[None]:
-    """Raise errors of SQLAlchemy as :class:`SinkError`."""
+    """Raise errors of SQLAlchemy as :class:`SinkError`, lasting ones as AggregationError."""
     try:
         yield
     except SQLAlchemyError as error:
-        raise SinkError(f"{failed}: {first_line(error)}") from error
+        # SQLite calls it an OperationalError, too, if a table or column is missing or another.
+        code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+        passes = isinstance(error, _PASSING) and code != sqlite3.SQLITE_ERROR
+        raised = SinkError if passes else AggregationError
+        raise raised(f"{failed}: {first_line(error)}") from error
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
