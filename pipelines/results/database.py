@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -33,6 +34,12 @@ _KEEPALIVE = {
     "keepalives_interval": 2,
     "keepalives_count": 2,
 }
+
+#: The message about a database that something else has written to.
+DAMAGED = (
+    "the database is damaged: {}; remove it, and sotto aggregate or sotto sink writes all results "
+    "that the state or the topic still has"
+)
 
 T = TypeVar("T")
 
@@ -103,7 +110,7 @@ class ReadOnlyDatabase:
                         if connection.execute(sql.select(META.c.state)).first() is None:
                             raise NoResultsError("the database has no results yet")
                         found = query(connection)
-                except SQLAlchemyError:
+                except (SQLAlchemyError, JSONDecodeError):
                     if not self._lacking and self._is_lacking():
                         continue
                     # A file that changes while it is read can look damaged.
@@ -116,6 +123,8 @@ class ReadOnlyDatabase:
             raise UnreadableError("the database changes all the time")
         except SQLAlchemyError as error:
             raise self._explained(error) from error
+        except JSONDecodeError as error:
+            raise ResultsError(DAMAGED.format("a list in it is no JSON")) from error
 
     def _is_lacking(self) -> bool:
         with self._connection() as connection:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import sqlalchemy as sql
 
 from mechanisms.items import OF_EXPERIMENTS
-from pipelines.results.database import ReadOnlyDatabase, UnknownNameError
+from pipelines.results.database import DAMAGED, ReadOnlyDatabase, ResultsError, UnknownNameError
 from pipelines.results.experiments import effects_of
 from pipelines.results.fields import CONVERTED, milliseconds, moment
 from pipelines.results.range_tables import RangeTables
@@ -66,6 +66,10 @@ _COURSE = [
     *(sql.column(name, ESTIMATES.c[name].type) for name in _FIGURE),
     *(sql.column(name, sql.BigInteger) for name in ("earliest", "since", "until")),
 ]
+#: The types of values by the kind of their column, and those of other kinds.
+_TYPES = {"text": {str, type(None)}}
+_TYPES |= {kind: {list, type(None)} for kind in ("integers", "texts", "pairs")}
+_NUMBERS = {int, float, bool, type(None)}
 #: Rows in memory at a time when all rows of a view are read.
 _BATCH = 10_000
 
@@ -561,6 +565,9 @@ def _asked(
 def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_Record]:
     names = [column.name for column in view.columns]
     convert = [(column.name, to) for column in view.columns if (to := CONVERTED.get(column.kind))]
+    for at, column in enumerate(view.columns):
+        if not {type(row[at]) for row in rows} <= _TYPES.get(column.kind, _NUMBERS):
+            raise ResultsError(DAMAGED.format(f"{view.name} has a {column.name} of another type"))
     for row in rows:
         values = dict(zip(names, row, strict=True))
         for name, to in convert:
@@ -616,7 +623,7 @@ def _health_of(meta: sql.Row[Any], document: Mapping[str, Any]) -> Health:
         collector=meta.collector,
         job=meta.state,
         generation=meta.projected_generation,
-        clock=None if meta.clock is None else moment(meta.clock),
+        clock=moment(meta.clock) if isinstance(meta.clock, int) else None,
         lineage=meta.lineage,
         source=meta.source,
         numbers={
