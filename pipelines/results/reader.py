@@ -273,13 +273,7 @@ class ResultsReader:
             kinds = (Chosen(*name, kind=kind) for kind in OF_EXPERIMENTS)
             rows = [] if plan.experiment is None else map(self.estimates, kinds)
             found += effects_of(plan, [row for each in rows for row in each])
-        names, metric = sorted({each.metric for each in found}), chosen.metric
-        if metric is not None and found and metric not in names:
-            without = any(each.name == metric for plan in self.plans() for each in plan.metrics)
-            why = ", as its plan declares none" * without
-            raise UnknownNameError(
-                f"no experiment has the metric {metric!r}{why}; there are {', '.join(names)}"
-            )
+        _check_known("experiments' metric", chosen.metric, {each.metric for each in found})
         return [each for each in found if chosen.metric in (None, each.metric)]
 
     def check_known(self, view: View, chosen: Chosen) -> None:
@@ -297,17 +291,16 @@ class ResultsReader:
             _check_known(name, given, {key[at] for key in keys})
             keys = [key for key in keys if given in (None, key[at])]
         given = {"segment": [chosen.segment], "kind": [chosen.kind], "item": chosen.items or ()}
-        asked = {name: each for name, each in given.items() if any(each) and name in view.table.c}
         where = [*_same(view.table, chosen, *MetricKey._fields)]
-        there = self._read(
-            lambda connection: {
-                name: {*connection.scalars(sql.select(view.table.c[name]).where(*where).distinct())}
-                for name in asked
-            }
-        )
-        for name, names in asked.items():
-            for each in names:
-                _check_known(name, each, there[name])
+        for name, asked in given.items():
+            if any(asked) and name in view.table.c:
+                query = sql.select(view.table.c[name]).where(*where).distinct()
+                there = self._distinct(query)
+                for each in asked:
+                    _check_known(name, each, there)
+
+    def _distinct(self, query: sql.Select[Any]) -> set[Any]:
+        return self._read(lambda connection: set(connection.scalars(query)))
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.

@@ -296,7 +296,7 @@ def test_the_command_prints_arms_and_differences(
     assert printed(*asked[:-1], str(other)).startswith("no experiment is in other version 1: one")
     capsys.readouterr()
     assert main([*asked, "--plan", str(other), "--metric", "at"]) == 2
-    assert "no experiment has the metric 'at', as its plan declares" in capsys.readouterr().err
+    assert "no results of the experiments' metric 'at'; there are dark" in capsys.readouterr().err
     assert main([*asked, "--metric", "no"]) == 2
     assert "no results of the metric 'no'; there are dark, page, start" in capsys.readouterr().err
     # Estimates are those of each arm by itself.
@@ -309,13 +309,10 @@ def test_the_interface_answers_experiments(database: str) -> None:
     (effect,) = get(app, "/api/v1/effects", {"metric": "dark", "version": 1}).json()["effects"]
     assert (effect["arm"], effect["item"], effect["windows"]) == ("treatment", "true", 1)
     assert effect["start"] == "1970-01-01T00:00:00.000Z"
-    for unknown, title in (
-        ({"plan": "another"}, "no results"),
-        ({"metric": "no"}, "no experiment"),
-    ):
+    for unknown, what in (({"plan": "another"}, "plan"), ({"metric": "no"}, "experiments' metric")):
         refused = get(app, "/api/v1/effects", unknown)
         assert refused.status == 404
-        assert title in refused.json()["title"]
+        assert f"no results of the {what}" in refused.json()["title"]
 
 
 @pytest.mark.slow
