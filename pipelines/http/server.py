@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pipelines.http.problems import problem
+from pipelines.http.problems import Faults, problem
 from sotto.errors import ParameterError
 
 #: Seconds between two looks at files that may have changed: keys and plans.
@@ -125,14 +125,16 @@ def serve(
         # uvicorn raises the signal that has ended it again, once all requests are answered.
         signal.signal(number, _end)
     name = f"[{host}]" if ":" in host else host
-    started = False
+    started, faults = False, Faults(warn, "server")
     heads: dict[Any, int] = {}
 
     async def look() -> None:
         nonlocal started, heads
         if not started:
             started = True
-            asyncio.get_running_loop().set_exception_handler(_warning(warn))
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _, context: faults.note(context.get("exception") or RuntimeError())
+            )
             ready(f"http://{name}:{listening.getsockname()[1]}")
         # uvicorn waits without end for the head of a request.
         held: Any = server.server_state.connections
@@ -177,22 +179,6 @@ def is_loopback(address: str) -> bool:
 
 def _end(*_: object) -> NoReturn:
     raise SystemExit(0)
-
-
-def _warning(
-    warn: Callable[[str], None],
-) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Return a handler that warns once of each class of error; a text may hold an address."""
-    warned: set[str] = set()
-
-    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        what = type(context.get("exception")).__name__
-        if what not in warned:
-            warned.add(what)
-            with suppress(OSError):
-                warn(f"an error in the server ({what})")
-
-    return report
 
 
 def possible_connections(most: int) -> int:
