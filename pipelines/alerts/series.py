@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from pipelines.results.fields import grouped
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import EstimateRecord
 from pipelines.results.views import VIEW_ESTIMATES
-from sotto.errors import ParameterError, did_you_mean
+from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import duration_text
 
@@ -102,34 +102,19 @@ def _all(reader: ResultsReader) -> list[MetricWatched]:
 
 def _rows(reader: ResultsReader, wanted: MetricWatched, named: bool) -> Iterator[EstimateRecord]:
     segment = None if wanted.segments else ""
-    items: set[str] = set()
+    found = False
     for kind in wanted.kinds:
         chosen = Chosen(plan=wanted.plan, metric=wanted.metric, segment=segment, kind=kind)
         for row in reader.estimates(chosen):
-            items.add(row.item)
+            found = True
             # If segments are watched, the total is not: it is their sum.
             told = (bool(row.segment) or not wanted.segments) and row.method in (None, "unbiased")
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
-    for item in wanted.items or ():
-        if items and item not in items and not _may_come(item, wanted.metric, reader.plans()):
-            near = did_you_mean(item, items)
-            raise ParameterError(f"there are no results of {item!r} of {wanted.metric}{near}")
-    if named and not items:
-        asked = Chosen(plan=wanted.plan, metric=wanted.metric, kind=wanted.kinds[0])
+    if wanted.items or (named and not found):
+        asked = Chosen(plan=wanted.plan, metric=wanted.metric, items=wanted.items)
+        asked = asked if found else replace(asked, kind=wanted.kinds[0])
         reader.check_known(VIEW_ESTIMATES, asked)
-
-
-def _may_come(item: str, metric: str, plans: Sequence[CompiledPlan]) -> bool:
-    """Return whether later windows may have an item: a plan lists it, or the metric has strings.
-
-    The item of a group of values names its ends, such as ``1 to 4``.
-    """
-    known = [each for plan in plans for each in plan.metrics if each.name == metric]
-    return any(
-        each.type == "string" or item in each.labels or {*item.split(" to ")} <= {*each.labels}
-        for each in known
-    )
 
 
 def _figure(row: EstimateRecord) -> Figure:

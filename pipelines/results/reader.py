@@ -280,7 +280,7 @@ class ResultsReader:
         """Raise UnknownNameError if nothing has a name of ``chosen``, and there are others.
 
         Collector, plan, version and metric are those of results and plans; a segment, kind or item
-        has rows of the view's table.
+        has rows of the view's table, or the plan lists the item.
         """
         keys = [each.key for each in self.metrics()]
         for plan in self.plans():
@@ -297,10 +297,23 @@ class ResultsReader:
                 query = sql.select(view.table.c[name]).where(*where).distinct()
                 there = self._distinct(query)
                 for each in asked:
-                    _check_known(name, each, there)
+                    if name != "item" or not self._may_come(each, chosen.metric):
+                        _check_known(name, each, there)
 
     def _distinct(self, query: sql.Select[Any]) -> set[Any]:
         return self._read(lambda connection: set(connection.scalars(query)))
+
+    def _may_come(self, item: str, metric: str | None) -> bool:
+        """Return whether a window may have an item: a plan lists it, or the metric has strings.
+
+        The item of a group of values names its ends, such as ``1 to 4``.
+        """
+        return any(
+            each.type == "string" or item in each.labels or {*item.split(" to ")} <= {*each.labels}
+            for plan in self.plans()
+            for each in plan.metrics
+            if metric in (None, each.name)
+        )
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.

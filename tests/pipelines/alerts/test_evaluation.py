@@ -184,7 +184,7 @@ def test_a_metric_without_results_or_with_an_unknown_plan_is_an_error(results):
     for more, said in (
         ({"metric": "color"}, "the metric 'color'; did you mean 'colour'"),
         ({"metric": "colour", "kinds": ("mean",)}, "the kind 'mean'; there are share"),
-        ({"metric": "colour", "items": ("reed",)}, "'reed' of colour; did you mean 'red'"),
+        ({"metric": "colour", "items": ("reed",)}, "the item 'reed'; did you mean 'red'"),
     ):
         with pytest.raises(ParameterError, match=f"results of {said}"):
             read_series(results.reader(), Configuration(metrics=(MetricWatched(**more),)))
