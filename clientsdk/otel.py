@@ -113,7 +113,10 @@ class SottoMeterProvider(MeterProvider):
         return flush(*limit, **more) if flush else True
 
     def shutdown(self, *limit: Any, **more: Any) -> None:
-        """Close the client if the environment described it, and shut ``also`` down."""
+        """Close the client if the environment described it, and shut ``also`` down.
+
+        A client that was passed in stays open: whoever made it closes it.
+        """
         if self._own_client is not None:
             self._own_client.close()
             self._observed.clear()

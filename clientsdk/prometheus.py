@@ -21,7 +21,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from clientsdk.client import Client
-from clientsdk.outcomes import NO_LAPSES
 
 _OUTBOX = {
     "outbox_chains": "Values of which something is still to be sent.",
@@ -46,17 +45,19 @@ class ClientCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         stats = [client.stats() for client in self._clients]
         values: Counter[tuple[str, ...]] = Counter()
+        lapsed: Counter[str] = Counter()
         for each in stats:
-            for (metric, outcome), count in each.outcomes.items():
-                values[metric, str(outcome)] += count
+            for outcome, counts in each.outcomes.items():
+                for metric, count in counts.items():
+                    values[metric, str(outcome)] += count
+            lapsed.update(each.lapses)
         text = "Values handed to record, by what became of them."
         yield _counts("values", text, ("metric", "outcome"), dict(sorted(values.items())))
         yield _counts("sent", "Reports sent.", (), {(): sum(each.sent for each in stats)})
         errors = sum(each.send_errors for each in stats)
         yield _counts("send_errors", "Flushes that ended early.", (), {(): errors})
-        lapses = sum((each.lapses for each in stats), NO_LAPSES)._asdict().items()
         text = "Values erased with something still to be sent, by the reason."
-        yield _counts("lapsed", text, ("reason",), {(reason,): count for reason, count in lapses})
+        yield _counts("lapsed", text, ("reason",), {(reason,): n for reason, n in lapsed.items()})
         last = max((each.last_send or 0 for each in stats), default=0) / 1000
         text = "When a report was last sent; 0 if never."
         yield GaugeMetricFamily("sotto_client_last_send_timestamp_seconds", text, value=last)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from clientsdk.lifecycle import Forkable, watch_forks
-from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
+from clientsdk.outcomes import NO_LAPSES, FlushResult, Outcome
 from mechanisms.frozen import frozen
 
 
@@ -15,18 +14,18 @@ from mechanisms.frozen import frozen
 class Stats:
     """Counts since the client was made, and what waits in its store now.
 
-    ``outcomes`` leaves out those that a metric never had, and measures, of which only invalid
-    values are counted: how often one is fed may be what it protects. ``send_errors`` counts the
-    flushes that ended early, but for those that found another process at it. A report was last sent
-    at ``last_send``, in ms since the epoch. ``outbox_chains`` have something still to be sent and
-    take ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot be read
-    now.
+    ``outcomes``, by outcome and then by metric, leaves out those that a metric never had, and
+    measures, of which only invalid values are counted: how often one is fed may be what it
+    protects. ``send_errors`` counts the flushes that ended early, but for those that found another
+    process at it. ``lapses`` are those of :class:`clientsdk.Lapses`. A report was last sent at
+    ``last_send``, in ms since the epoch. ``outbox_chains`` have something still to be sent and take
+    ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot be read now.
     """
 
-    outcomes: Mapping[tuple[str, Outcome], int]
+    outcomes: Mapping[Outcome, Mapping[str, int]]
     sent: int
     send_errors: int
-    lapses: Lapses
+    lapses: Mapping[str, int]
     last_send: int | None
     outbox_chains: int | None
     outbox_bytes: int | None
@@ -37,20 +36,14 @@ class Stats:
     @property
     def recorded(self) -> dict[str, int]:
         """Values that were accepted, by metric."""
-        return {
-            metric: count
-            for (metric, outcome), count in self.outcomes.items()
-            if outcome is Outcome.ACCEPTED
-        }
+        return {**self.outcomes.get(Outcome.ACCEPTED, {})}
 
     @property
     def refused(self) -> dict[Outcome, int]:
         """Values that were not, by the outcome."""
-        refused: Counter[Outcome] = Counter()
-        for (_, outcome), count in self.outcomes.items():
-            if outcome is not Outcome.ACCEPTED:
-                refused[outcome] += count
-        return dict(refused)
+        counted = {outcome: sum(counts.values()) for outcome, counts in self.outcomes.items()}
+        counted.pop(Outcome.ACCEPTED, None)
+        return counted
 
 
 class OutcomeTally(Forkable):
@@ -93,12 +86,11 @@ class OutcomeTally(Forkable):
         if self._process != os.getpid():
             self.after_fork_in_child()
         outcomes = {
-            (metric, outcome): count
+            outcome: {metric: count for metric, count in counts.items() if count}
             for outcome, counts in self.outcomes.items()
-            for metric, count in counts.items()
-            if count
+            if any(counts.values())
         }
-        sent = self.sent, self.send_errors, self.lapses, self.last_send
+        sent = self.sent, self.send_errors, self.lapses._asdict(), self.last_send
         chains, size, due = outbox or (None, None, None)
         return Stats(outcomes, *sent, chains, size, due, disabled)
 

@@ -105,7 +105,10 @@ def _computed(
     from pipelines.results.reader import Chosen
 
     found: Sequence[Any]
-    if (wanted := _range_of(args)) is not None:
+    chosen = Chosen(collector=args.collector, metric=args.metric)
+    wanted = _range_of(args)
+    reader.check_known(views.VIEW_ESTIMATES, chosen)
+    if wanted is not None:
         kind, found = views.RANGES, reader.range_estimates(wanted)
         if args.compare is not None:
             kind, found = views.COMPARISONS, reader.compared(wanted, wanted.against(args.compare))
@@ -116,7 +119,6 @@ def _computed(
         return None
     if args.window is not None or args.under is not None:
         raise ParameterError("--experiment and --returning are of all windows, without --under")
-    chosen = Chosen(collector=args.collector, metric=args.metric)
     if args.experiment:
         found = reader.effects(chosen)
         return printed.effects(found, reader.plans()), views.EFFECTS, found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
@@ -17,8 +17,10 @@ from pipelines.alerts.kept import Figure
 from pipelines.results.fields import grouped
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import EstimateRecord
-from sotto.errors import ParameterError, did_you_mean
+from pipelines.results.views import VIEW_ESTIMATES
+from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.durations import duration_text
 
 #: How many of the newest windows of a figure are looked at.
 MOST_WINDOWS = 400
@@ -72,14 +74,18 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
     A window is ripe once its last level is due, or ``settle`` after its end, by the clock of the
     results. After that only late reports change it, so that it is judged once.
 
-    Raises ParameterError if a metric is named that has no results, or if the plan is not known that
-    says when the last level is due.
+    Raises ParameterError if a metric or kind is named that has no results, though others have some,
+    or if the plan is not known that says when the last level is due.
     """
     clocks = {each.collector: each.clock for each in reader.health() if each.clock is not None}
     settled = _Settling(reader.plans(), configuration.settle)
     found: list[Series] = []
     for wanted in configuration.metrics or _all(reader):
-        due = (row for row in _rows(reader, wanted) if row.complete and row.collector in clocks)
+        due = (
+            row
+            for row in _rows(reader, wanted, bool(configuration.metrics))
+            if row.complete and row.collector in clocks
+        )
         over = (row for row in due if row.window_end + settled.after(row) <= clocks[row.collector])
         rows = grouped(over, _figure)
         for figure, of in rows.items():
@@ -94,36 +100,21 @@ def _all(reader: ResultsReader) -> list[MetricWatched]:
     return [MetricWatched(plan=plan, metric=metric) for plan, metric in sorted(names)]
 
 
-def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[EstimateRecord]:
+def _rows(reader: ResultsReader, wanted: MetricWatched, named: bool) -> Iterator[EstimateRecord]:
     segment = None if wanted.segments else ""
-    items: set[str] = set()
+    found = False
     for kind in wanted.kinds:
         chosen = Chosen(plan=wanted.plan, metric=wanted.metric, segment=segment, kind=kind)
         for row in reader.estimates(chosen):
-            items.add(row.item)
+            found = True
             # If segments are watched, the total is not: it is their sum.
             told = (bool(row.segment) or not wanted.segments) and row.method in (None, "unbiased")
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
-    for item in wanted.items or ():
-        if items and item not in items and not _may_come(item, wanted.metric, reader.plans()):
-            near = did_you_mean(item, items)
-            raise ParameterError(f"there are no results of {item!r} of {wanted.metric}{near}")
-    if not items and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
-        where = f" of plan {wanted.plan}" if wanted.plan else ""
-        raise ParameterError(f"there are no results of metric {wanted.metric}{where}")
-
-
-def _may_come(item: str, metric: str, plans: Sequence[CompiledPlan]) -> bool:
-    """Return whether later windows may have an item: a plan lists it, or the metric has strings.
-
-    The item of a group of values names its ends, such as ``1 to 4``.
-    """
-    known = [each for plan in plans for each in plan.metrics if each.name == metric]
-    return any(
-        each.type == "string" or item in each.labels or {*item.split(" to ")} <= {*each.labels}
-        for each in known
-    )
+    if wanted.items or (named and not found):
+        asked = Chosen(plan=wanted.plan, metric=wanted.metric, items=wanted.items)
+        asked = asked if found else replace(asked, kind=wanted.kinds[0])
+        reader.check_known(VIEW_ESTIMATES, asked)
 
 
 def _figure(row: EstimateRecord) -> Figure:
@@ -206,9 +197,10 @@ def _season(figure: Figure, length: int | None) -> int:
         return 1
     windows, rest = divmod(timedelta(milliseconds=length), figure.length)
     if rest or not 2 <= windows <= MOST_WINDOWS // 2:
+        own = duration_text(figure.length // timedelta(milliseconds=1))
         raise ParameterError(
             f"the season of {figure.metric} must have 2 to {MOST_WINDOWS // 2} of its windows, "
-            f"each {figure.length} long; got {timedelta(milliseconds=length)}"
+            f"each {own} long; got {duration_text(length)}"
         )
     return windows
 

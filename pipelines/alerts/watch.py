@@ -83,6 +83,8 @@ class AlertWatch:
         """
         revision = self.reader.revision()
         judgements = self.judgements()
+        if self._revision is None:
+            self._warn_of_gone()
         with file.changing(self.path) as kept:
             now = self.clock()
             new = update(kept, judgements, self.configuration, now)
@@ -92,6 +94,14 @@ class AlertWatch:
         undelivered = self.deliver()
         self.last = Looked(new, self.kept().alerts, judgements, undelivered)
         return self.last
+
+    def _warn_of_gone(self) -> None:
+        """Warn of named metrics that no newest version of a plan has: no windows of them come."""
+        newest = {(plan.collector, plan.plan): plan for plan in self.reader.plans()}
+        names = {each.name for plan in newest.values() for each in plan.metrics}
+        for each in self.configuration.metrics or ():
+            if names and each.metric not in names:
+                self.warn(f"alerts watch {each.metric}, which no newest version of a plan has")
 
     def kept(self) -> Kept:
         """Return the content of the file of alerts."""

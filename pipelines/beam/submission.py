@@ -231,9 +231,9 @@ def submit(
         )
     job = folder.begin(registry.plans, strings, before, anew=anew)
     named = {f"sotto_{name}": value for name, value in settings.items()}
-    pipeline = runner.pipeline(JOB_PREFIX + job, {"sotto_job": job, **named})
-    lay_out(pipeline, io, job, PlansFolder(str(folder.path / "plans")), until_end=until_end)
     try:
+        pipeline = runner.pipeline(JOB_PREFIX + job, {"sotto_job": job, **named})
+        lay_out(pipeline, io, job, PlansFolder(str(folder.path / "plans")), until_end=until_end)
         return pipeline.run()
     except Exception:
         folder.forget(job, before)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import URL
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.aggregation.step import Tally
@@ -316,7 +317,8 @@ def problem_of(error: BaseException) -> Problem:
         at = at.__cause__ or at.__context__
     if isinstance(error, BrokerError):
         return Problem.BROKER
-    return Problem.DATABASE if isinstance(error, SinkError) else Problem.OTHER
+    of_database = isinstance(error, SinkError) or isinstance(error.__cause__, SQLAlchemyError)
+    return Problem.DATABASE if of_database else Problem.OTHER
 
 
 def _finish(driver: Driver, source: BoundedSource, as_of: int | None) -> RunResult:

@@ -63,8 +63,9 @@ class Faults:
 
     def note(self, error: Exception) -> str:
         """Warn unless the place is known already; return the class of the error and the place."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
+        places = traceback.extract_tb(error.__traceback__)[-1:]
+        at = (f", {os.path.basename(place.filename)}:{place.lineno}" for place in places)
+        where = f"{type(error).__name__}{''.join(at)}"
         if where not in self._known:
             self._known.add(where)
             with suppress(OSError):

@@ -1,7 +1,6 @@
 """Serves an application with uvicorn, on plain HTTP, and hides from it who asks.
 
-On a network a proxy in front of the server ends TLS, and cuts off clients that take too long for a
-head or do not read.
+On a network a proxy in front of the server ends TLS, and cuts off clients that do not read.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pipelines.http.problems import problem
+from pipelines.http.problems import Faults, problem
 from sotto.errors import ParameterError
 
 #: Seconds between two looks at files that may have changed: keys and plans.
 LOOK = 2.0
-#: Seconds that a connection may be idle between requests, and that requests may take at the end.
+#: Seconds that a connection may wait for the head of a request, and requests may take at the end.
 _IDLE, _ENDING = 15, 30
 #: The most bytes of a request's head, or of what is around the chunks of its body.
 _HEAD_BYTES = 64 << 10
@@ -126,14 +125,25 @@ def serve(
         # uvicorn raises the signal that has ended it again, once all requests are answered.
         signal.signal(number, _end)
     name = f"[{host}]" if ":" in host else host
-    started = False
+    started, faults = False, Faults(warn, "server")
+    heads: dict[Any, int] = {}
 
     async def look() -> None:
-        nonlocal started
+        nonlocal started, heads
         if not started:
             started = True
-            asyncio.get_running_loop().set_exception_handler(_warning(warn))
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _, context: faults.note(context.get("exception") or RuntimeError())
+            )
             ready(f"http://{name}:{listening.getsockname()[1]}")
+        # uvicorn waits without end for the head of a request.
+        held: Any = server.server_state.connections
+        waiting = ((each, each.cycle) for each in held)
+        idle = (each for each in waiting if each[1] is None or each[1].response_complete)
+        heads = {each: heads.get(each, 0) + 1 for each in idle}
+        for (connection, _), looks in heads.items():
+            if looks * LOOK > _IDLE:
+                connection.shutdown()
         for each in reload:
             with suppress(OSError):
                 await asyncio.to_thread(each)
@@ -154,7 +164,8 @@ def serve(
         callback_notify=look,
         timeout_notify=LOOK,  # type: ignore[arg-type]
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening])
 
 
 def is_loopback(address: str) -> bool:
@@ -168,22 +179,6 @@ def is_loopback(address: str) -> bool:
 
 def _end(*_: object) -> NoReturn:
     raise SystemExit(0)
-
-
-def _warning(
-    warn: Callable[[str], None],
-) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Return a handler that warns once of each class of error; a text may hold an address."""
-    warned: set[str] = set()
-
-    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        what = type(context.get("exception")).__name__
-        if what not in warned:
-            warned.add(what)
-            with suppress(OSError):
-                warn(f"an error in the server ({what})")
-
-    return report
 
 
 def possible_connections(most: int) -> int:

@@ -22,14 +22,15 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from pipelines.http.kept import Answer, BusyError, KeptAnswers, answered, has_already
 from pipelines.http.problems import body_of, problem
 from pipelines.results import openapi
-from pipelines.results.database import NoResultsError, ResultsError
+from pipelines.results.database import NoResultsError, ResultsError, UnknownNameError
+from pipelines.results.documents import StorableText
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.fields import milliseconds, moment
 from pipelines.results.notes import NOTE_BYTES, Notes, TimeNote
@@ -42,6 +43,7 @@ from pipelines.results.views import (
     EFFECTS,
     RANGES,
     RETENTION,
+    VIEW_ESTIMATES,
     VIEWS,
     RowSet,
     View,
@@ -111,17 +113,6 @@ def _check_once(request: Request) -> None:
             raise HTTPException(422, f"{name}: it is given more than once")
 
 
-def _is_storable(text: str) -> bool:
-    """Return whether every database can store a text: it has no NUL and no lone surrogate."""
-    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
-
-
-def _storable(text: str) -> str:
-    if not _is_storable(text):
-        raise ValueError("it holds what no text has")
-    return text
-
-
 def _time(text: object) -> datetime:
     if not isinstance(text, str) or text.strip().lstrip("-").isdecimal():
         raise ValueError("a time must be such as 2013-06-01 or 2013-06-01T12:00Z")
@@ -131,22 +122,13 @@ def _time(text: object) -> datetime:
 def _decoded(cursor: object) -> object:
     """Return the key that a cursor encodes; the reader checks that it is a key of the view."""
     try:
-        text = str(cursor)
-        key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (ValueError, RecursionError):
-        key = None
-    fits = isinstance(key, list) and all(
-        _is_storable(each)
-        if isinstance(each, str)
-        else type(each) is int and -(2**63) <= each < 2**63
-        for each in key
-    )
-    if not fits:
-        raise ValueError("it is not the `next` of a page")
-    return key
+        return _KEY.validate_json(base64.urlsafe_b64decode(f"{cursor}=="))
+    except ValueError:
+        raise ValueError("it is not the `next` of a page") from None
 
 
-_Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
+_Whole: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+_KEY = TypeAdapter(tuple[StorableText | _Whole, ...])
 _Time: TypeAlias = Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str)]
 _Cursor: TypeAlias = Annotated[
     tuple[Any, ...], BeforeValidator(_decoded, json_schema_input_type=str)
@@ -163,7 +145,7 @@ class _RowsQuery(_Nothing):
     """The parameters of every path that returns rows."""
 
     format: Format = Field("json", description="of the answer", examples=["csv"])
-    collector: _Text | None = Field(None, description="only of this collector")
+    collector: StorableText | None = Field(None, description="only of this collector")
 
     @property
     def wanted(self) -> Any:
@@ -175,23 +157,25 @@ class _RowsQuery(_Nothing):
 class _MetricQuery(_RowsQuery):
     """Parameters of rows of metrics, and of experiments."""
 
-    plan: _Text | None = Field(None, description="only of this plan")
+    plan: StorableText | None = Field(None, description="only of this plan")
     version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
-    metric: _Text | None = Field(None, description="only of this metric", examples=["carrier"])
+    metric: StorableText | None = Field(
+        None, description="only of this metric", examples=["carrier"]
+    )
 
 
 class _RangeQuery(_MetricQuery):
     """The parameters of a range: windows that are put together to one estimate."""
 
-    metric: _Text = Field(description="of this metric", examples=["carrier"])
+    metric: StorableText = Field(description="of this metric", examples=["carrier"])
     since: _Time | None = Field(
         None, description="only windows that begin then or later", examples=["2013-06-01"]
     )
     until: _Time | None = Field(
         None, description="only windows that end then or earlier", examples=["2013-07-01T00:00Z"]
     )
-    segment: _Text = Field("", description="of this segment; empty for all reports together")
-    by: _Text | None = Field(
+    segment: StorableText = Field("", description="of this segment; empty for all reports together")
+    by: StorableText | None = Field(
         None, description="of each segment by these attributes", examples=["os,app_version"]
     )
     under: float | None = Field(None, ge=0, le=1, description="if that share is forged")
@@ -202,7 +186,7 @@ class _RangeQuery(_MetricQuery):
 
 
 class _ComparisonQuery(_RangeQuery):
-    against: _Text = Field(
+    against: StorableText = Field(
         description="another range such as 2013-06-01..2013-07-01, `previous`, a segment such as "
         "os=linux, or `all`",
         examples=["previous"],
@@ -212,7 +196,7 @@ class _ComparisonQuery(_RangeQuery):
 class _SegmentQuery(_MetricQuery):
     """Parameters of rows by segment: those of retention and of windows."""
 
-    segment: _Text | None = Field(
+    segment: StorableText | None = Field(
         None, description="only of this segment; empty for all reports together"
     )
 
@@ -238,13 +222,13 @@ class _OfWindows(_OfMetrics, _SegmentQuery):
 
 
 class _OfEstimates(_OfWindows):
-    items: list[_Text] | None = Field(
+    items: list[StorableText] | None = Field(
         None, alias="item", description="only of these items", examples=[["DL"]]
     )
 
 
 class _OfKinds(_OfEstimates):
-    kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
+    kind: StorableText | None = Field(None, description="only of this kind", examples=["share"])
 
 
 #: The parameters of views, by column: a view takes those of the last column here that it has.
@@ -347,8 +331,13 @@ def _add(
         def make(form: str) -> Answer:
             try:
                 page = _found(reader, kind, given)
+                if not page.rows and isinstance(given.wanted, Chosen):
+                    reader.check_known(
+                        kind if isinstance(kind, View) else VIEW_ESTIMATES, given.wanted
+                    )
             except ParameterError as error:
-                raise HTTPException(422, str(error)) from None
+                status = 404 if isinstance(error, UnknownNameError) else 422
+                raise HTTPException(status, str(error)) from None
             following = None if page.next is None else _encoded(page.next)
             return Answer(_body(kind, page, form, following), following)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from pipelines.results.schema import OLDER, is_older, read_as_null
 from pipelines.results.tables import META
 from pipelines.sinks.sql import database_url, first_line
 from pipelines.sources.base import MissingError
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, ParameterError
 
 #: How often a read is tried if the file of the database changes meanwhile.
 ATTEMPTS = 5
@@ -34,6 +35,12 @@ _KEEPALIVE = {
     "keepalives_count": 2,
 }
 
+#: The message about a database that something else has written to.
+DAMAGED = (
+    "the database is damaged: {}; remove it, and sotto aggregate or sotto sink writes all results "
+    "that the state or the topic still has"
+)
+
 T = TypeVar("T")
 
 
@@ -47,6 +54,10 @@ class NoResultsError(ResultsError, MissingError):
 
 class UnreadableError(ResultsError):
     """There may be results, but they cannot be read now."""
+
+
+class UnknownNameError(ParameterError):
+    """No results have a name that was given, and others there are."""
 
 
 class ReadOnlyDatabase:
@@ -99,7 +110,7 @@ class ReadOnlyDatabase:
                         if connection.execute(sql.select(META.c.state)).first() is None:
                             raise NoResultsError("the database has no results yet")
                         found = query(connection)
-                except SQLAlchemyError:
+                except (SQLAlchemyError, JSONDecodeError):
                     if not self._lacking and self._is_lacking():
                         continue
                     # A file that changes while it is read can look damaged.
@@ -112,6 +123,8 @@ class ReadOnlyDatabase:
             raise UnreadableError("the database changes all the time")
         except SQLAlchemyError as error:
             raise self._explained(error) from error
+        except JSONDecodeError as error:
+            raise ResultsError(DAMAGED.format("a list in it is no JSON")) from error
 
     def _is_lacking(self) -> bool:
         with self._connection() as connection:

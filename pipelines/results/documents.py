@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, cast
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -57,27 +56,22 @@ Row: TypeAlias = Mapping[str, object]
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def _storable(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("no database takes NUL as text")
-    return text
-
-
-_Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
+#: Text that every database can store: it has no NUL, nor a lone surrogate, which pydantic refuses.
+StorableText: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 _Int64: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Natural: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 _Small: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
-_Rows: TypeAlias = dict[_Text, _Natural]
+_Rows: TypeAlias = dict[StorableText, _Natural]
 
 
 _CHECKED: Mapping[Kind, Any] = {
-    "text": _Text,
+    "text": StorableText,
     "integer": _Natural,
     "number": float,
     "boolean": bool,
     "time": _Int64,
     "integers": list[_Natural],
-    "texts": list[_Text],
+    "texts": list[StorableText],
     "pairs": list[list[float]],
 }
 
@@ -123,7 +117,7 @@ _WINDOW = _of_record(Window, "segment", "revision")
 _SEGMENT = _Object(
     "Segment",
     {
-        "segment": Annotated[_Text, Field(min_length=1)],
+        "segment": Annotated[StorableText, Field(min_length=1)],
         **{name: _WINDOW.fields[name] for name in ("n", "reports_by_level", "withheld")},
     },
 )
@@ -157,7 +151,7 @@ class Document(BaseModel, ABC):
     records: ClassVar[tuple[type, ...]]
 
     schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)] = SCHEMA
-    job: Annotated[_Text, Field(min_length=1)]  #: random name of the deployment that made it
+    job: Annotated[StorableText, Field(min_length=1)]  #: random name of the deployment that made it
     #: At least 1; higher than that of every earlier document of the job with this key.
     revision: Annotated[int, Field(ge=1, lt=2**63)]
 
@@ -317,7 +311,7 @@ class RejectsDocument(Document):
     records = (Rejection,)
 
     kind: Literal["rejects"] = "rejects"
-    collector: _Text
+    collector: StorableText
     rejects: _Rows
     requeued: _Rows | None
 
@@ -356,7 +350,7 @@ class HealthDocument(Document):
     records = (Health,)
 
     kind: Literal["health"] = "health"
-    collector: _Text
+    collector: StorableText
     health: Annotated[dict[str, Any], _HEALTH]
 
     @classmethod

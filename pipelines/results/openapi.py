@@ -45,6 +45,7 @@ _PROBLEM = {
 }
 #: Why a request is refused, by status.
 _REFUSED = {
+    404: "no results have a name that is given",
     408: "it did not arrive in time",
     409: "the file of notes cannot be read with it",
     413: "too long",
@@ -119,7 +120,7 @@ def page_of(view: RowSet) -> Answers:
         if kind != "json":
             binary = text if kind == "csv" else {**text, "format": "binary"}
             content[media_type.partition(";")[0]] = {"schema": binary}
-    return found | refused(422)
+    return found | refused(404, 422)
 
 
 def _column(column: Field) -> Schema:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -48,7 +48,7 @@ _FIGURES = {each.name: each.about.heading for each in VIEW_ESTIMATES.columns}
 _FIRST, *_OTHERS = (name for name, heading in _FIGURES.items() if heading)
 _EFFECT_HEADS = (
     *("arm", "of", "first arm", "difference", "at {} looks", "p-value", "found from"),
-    *("reports", "windows", ""),
+    *("reports", "windows", "repeats", ""),
 )
 #: Columns of ranges, and of how they differ: a field, or the ends of an interval.
 _INTERVALS = {"95 % interval": "low high", "{:g} % forged": "under_low under_high"}
@@ -94,28 +94,17 @@ class EstimateChoice:
         asked = Chosen(self.collector, metric=self.metric, since=since, until=until)
         page = reader.page(VIEW_ESTIMATES, asked)
         found: list[Row] = [*encode.objects(VIEW_ESTIMATES, page.rows)]
-        if not found:
-            known = reader.metrics()
-            _check_known("--collector", self.collector, {each.collector for each in known})
-            _check_known("--metric", self.metric, {each.metric for each in known})
-            if self.window is not None and known:
-                first = day(min(each.first_window for each in known))
-                newest = day(max(each.newest_window for each in known))
-                there = f"the first begins at {first}, the newest at {newest}"
-                raise ParameterError(f"--window: none contains {time_text(self.window)}; {there}")
+        if not found and self.window is not None and (known := reader.metrics()):
+            first = day(min(each.first_window for each in known))
+            newest = day(max(each.newest_window for each in known))
+            there = f"the first begins at {first}, the newest at {newest}"
+            raise ParameterError(f"--window: none contains {time_text(self.window)}; {there}")
         rows = [row for row in found if _chosen(str(row["segment"]), self.by, self.segment)]
         if found and not rows and (self.by or self.segment):
             raise ParameterError(_no_such_segment(found, self.by, self.segment))
         if self.under is not None:
             rows = [{**row, **_under(row, self.under)} for row in rows]
         return rows, _of_windows(reader.alarms(), rows)
-
-
-def _check_known(option: str, name: str | None, known: Set[str]) -> None:
-    """Refuse a name without results where others have some."""
-    if name and known and name not in known:
-        there = ", ".join(sorted(known))
-        raise ParameterError(f"{option}: no results of '{name}'; there are results of {there}")
 
 
 def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> str:
@@ -354,8 +343,8 @@ def _effect(row: ArmEffect) -> tuple[str, ...]:
     value, *ends = row.told
     sure = f"{row.p_value:.2g}" if row.look_value is None else "", _number(row.smallest_found)
     figures = _number(row.first), _number(value), _interval(*ends), *sure
-    differs = "differs" if row.differs else ""
-    return (row.arm, of, *figures, f"{row.reports:,}", f"{row.windows:,}", differs)
+    counted = (f"{each:,}" for each in (row.reports, row.windows, row.repeats))
+    return row.arm, of, *figures, *counted, "differs" if row.differs else ""
 
 
 def ranges(found: Sequence[_OfRange], *, everything: bool, under: float | None = None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import sqlalchemy as sql
 
 from mechanisms.items import OF_EXPERIMENTS
-from pipelines.results.database import ReadOnlyDatabase
+from pipelines.results.database import DAMAGED, ReadOnlyDatabase, ResultsError, UnknownNameError
 from pipelines.results.experiments import effects_of
 from pipelines.results.fields import CONVERTED, milliseconds, moment
 from pipelines.results.range_tables import RangeTables
@@ -51,7 +51,7 @@ from pipelines.results.views import (
 )
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.compiled import CompiledPlan
 
 #: Connections to a PostgreSQL server that are kept.
@@ -66,6 +66,10 @@ _COURSE = [
     *(sql.column(name, ESTIMATES.c[name].type) for name in _FIGURE),
     *(sql.column(name, sql.BigInteger) for name in ("earliest", "since", "until")),
 ]
+#: The types of values by the kind of their column, and those of other kinds.
+_TYPES = {"text": {str, type(None)}}
+_TYPES |= {kind: {list, type(None)} for kind in ("integers", "texts", "pairs")}
+_NUMBERS = {int, float, bool, type(None)}
 #: Rows in memory at a time when all rows of a view are read.
 _BATCH = 10_000
 
@@ -241,7 +245,9 @@ class ResultsReader:
 
     def _parts(self, wanted: WindowRange) -> list[RangePart]:
         chosen = Chosen(wanted.collector, wanted.plan, wanted.version, wanted.metric)
-        runs = runs_of(wanted, self.windows(chosen), self.plans())
+        if not (windows := self.windows(chosen)):
+            self.check_known(VIEW_WINDOWS, chosen)
+        runs = runs_of(wanted, windows, self.plans())
         every = None if wanted.segment or wanted.by else ""
         rows = replace(chosen, since=wanted.since, until=wanted.until, segment=every)
         tables = None if self._state is None else RangeTables(StateDirectory(self._state))
@@ -253,7 +259,7 @@ class ResultsReader:
         Only collector, plan, version and metric of ``chosen`` are used. The metric that decides
         comes first. Only experiments of known plans (:meth:`plans`) are found.
 
-        Raises ParameterError if there are experiments, but none with that metric.
+        Raises UnknownNameError if there are experiments, but none with that metric.
         """
         return self.at_once(lambda reader: reader._effects(chosen))
 
@@ -267,14 +273,47 @@ class ResultsReader:
             kinds = (Chosen(*name, kind=kind) for kind in OF_EXPERIMENTS)
             rows = [] if plan.experiment is None else map(self.estimates, kinds)
             found += effects_of(plan, [row for each in rows for row in each])
-        names, metric = sorted({each.metric for each in found}), chosen.metric
-        if metric is not None and found and metric not in names:
-            without = any(each.name == metric for plan in self.plans() for each in plan.metrics)
-            why = ", as its plan declares none" * without
-            raise ParameterError(
-                f"no experiment has the metric {metric!r}{why}; there are {', '.join(names)}"
-            )
+        _check_known("experiments' metric", chosen.metric, {each.metric for each in found})
         return [each for each in found if chosen.metric in (None, each.metric)]
+
+    def check_known(self, view: View, chosen: Chosen) -> None:
+        """Raise UnknownNameError if nothing has a name of ``chosen``, and there are others.
+
+        Collector, plan, version and metric are those of results and plans; a segment, kind or item
+        has rows of the view's table, or the plan lists the item.
+        """
+        keys = [each.key for each in self.metrics()]
+        for plan in self.plans():
+            named = plan.collector, plan.plan, plan.version
+            keys += [MetricKey(*named, each.name) for each in plan.metrics]
+        for at, name in enumerate(MetricKey._fields):
+            given = getattr(chosen, name)
+            _check_known(name, given, {key[at] for key in keys})
+            keys = [key for key in keys if given in (None, key[at])]
+        given = {"segment": [chosen.segment], "kind": [chosen.kind], "item": chosen.items or ()}
+        where = [*_same(view.table, chosen, *MetricKey._fields)]
+        for name, asked in given.items():
+            if any(asked) and name in view.table.c:
+                query = sql.select(view.table.c[name]).where(*where).distinct()
+                there = self._distinct(query)
+                for each in asked:
+                    if name != "item" or not self._may_come(each, chosen.metric):
+                        _check_known(name, each, there)
+
+    def _distinct(self, query: sql.Select[Any]) -> set[Any]:
+        return self._read(lambda connection: set(connection.scalars(query)))
+
+    def _may_come(self, item: str, metric: str | None) -> bool:
+        """Return whether a window may have an item: a plan lists it, or the metric has strings.
+
+        The item of a group of values names its ends, such as ``1 to 4``.
+        """
+        return any(
+            each.type == "string" or item in each.labels or {*item.split(" to ")} <= {*each.labels}
+            for plan in self.plans()
+            for each in plan.metrics
+            if metric in (None, each.name)
+        )
 
     def newest_windows(self) -> list[Window]:
         """Return of each metric the newest window, the newest complete one, and the one to show.
@@ -505,6 +544,15 @@ class ResultsReader:
         ]
 
 
+def _check_known(what: str, given: object, there: Set[object]) -> None:
+    """Refuse a name that nothing has where there are others; None and all reports are none."""
+    if given and there and given not in there:
+        others = sorted(map(str, there - {""}))
+        listed = f"; there are {', '.join(others[:10]) or 'none'}{', ...' * (len(others) > 10)}"
+        near = did_you_mean(given, others) or listed
+        raise UnknownNameError(f"there are no results of the {what} {given!r}{near}")
+
+
 def _asked(
     connection: sql.Connection,
     columns: Sequence[sql.ColumnClause[Any]],
@@ -523,6 +571,9 @@ def _asked(
 def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_Record]:
     names = [column.name for column in view.columns]
     convert = [(column.name, to) for column in view.columns if (to := CONVERTED.get(column.kind))]
+    for at, column in enumerate(view.columns):
+        if not {type(row[at]) for row in rows} <= _TYPES.get(column.kind, _NUMBERS):
+            raise ResultsError(DAMAGED.format(f"{view.name} has a {column.name} of another type"))
     for row in rows:
         values = dict(zip(names, row, strict=True))
         for name, to in convert:
@@ -578,7 +629,7 @@ def _health_of(meta: sql.Row[Any], document: Mapping[str, Any]) -> Health:
         collector=meta.collector,
         job=meta.state,
         generation=meta.projected_generation,
-        clock=None if meta.clock is None else moment(meta.clock),
+        clock=moment(meta.clock) if isinstance(meta.clock, int) else None,
         lineage=meta.lineage,
         source=meta.source,
         numbers={

@@ -113,8 +113,8 @@ class Sink(ABC):
         SinkError
             Documents could not be written now; some may have been. The caller tries again.
         AggregationError
-            They can never be written, since what the sink holds belongs to somebody else; the
-            error says what to do.
+            They can never be written as the sink is: what it holds belongs to somebody else, or
+            has other columns. The error says why.
         """
 
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:

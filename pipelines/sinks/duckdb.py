@@ -64,8 +64,8 @@ _BIASED = {each.value for each in Method if each.biased}
 class DuckDbSink(Sink):
     """Keeps the rows of documents in a DuckDB file."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, job: str = "") -> None:
+        self._path, self._job = path, job
 
     @classmethod
     def open(cls, url: str, job: str = "") -> Self:
@@ -76,12 +76,14 @@ class DuckDbSink(Sink):
             import duckdb  # noqa: F401
         except ImportError as error:
             raise AggregationError(f"duckdb is missing: {install_hint('duckdb')}") from error
-        return cls(path)
+        return cls(path, job)
 
     def write(self, documents: Sequence[Document], progress: ReadTopic | None = None) -> Applied:
         with self._transaction() as connection:
             replace = progress is not None and progress.replace
             ours, others = _of_current_jobs(connection, documents, replace=replace)
+            if self._job in {each.job for each in documents} - {each.job for each in ours}:
+                raise AggregationError(f"{self._path} holds another job's results: give another")
             known = dict(connection.execute("SELECT key, revision FROM sotto_documents").fetchall())
             fresh = {
                 key: each for key, each in newest(ours).items() if each.revision > known.get(key, 0)
@@ -108,7 +110,9 @@ class DuckDbSink(Sink):
                 connection.commit()
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
-            raise SinkError(f"documents could not be written to {self._path}: {reason}") from error
+            stays = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
+            raised = AggregationError if stays else SinkError
+            raise raised(f"documents could not be written to {self._path}: {reason}") from error
 
     def _opened(self) -> DuckDBPyConnection:
         import duckdb

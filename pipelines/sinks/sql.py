@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Self
 
 import sqlalchemy as sql
-from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
+from sqlalchemy import exc
 from sqlalchemy.pool import NullPool
 
 from pipelines.results import schema, tables
@@ -38,6 +38,8 @@ from sotto.errors import AggregationError, install_hint
 SQLITE_TIMEOUT = 30
 #: How many documents of a generation are in memory at a time.
 _AT_ONCE = 64
+#: Errors of a database that may be gone when the same is written again.
+_PASSING = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.IntegrityError)
 _ANOTHER = "another state directory of {} has its results in the database: give --database another"
 
 
@@ -64,14 +66,16 @@ def database_url(url: str | sql.URL, failure: type[AggregationError] = Aggregati
     """Return the URL of a database that can hold results; raise ``failure`` if it is not one."""
     try:
         parsed = sql.make_url(url)
-    except (SQLAlchemyError, ValueError):
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ValueError
+    except (exc.SQLAlchemyError, ValueError):
         raise failure(
-            "the database cannot be used: it takes a URL, such as sqlite:///results.db for a file, "
-            "or postgresql://host:5432/name"
+            "the database cannot be used: it takes a URL of SQLite or PostgreSQL, such as "
+            "sqlite:///results.db for a file, or postgresql://host:5432/name"
         ) from None
     try:
         parsed.get_dialect().import_dbapi()
-    except (SQLAlchemyError, ImportError) as error:
+    except (exc.SQLAlchemyError, ImportError) as error:
         lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
         brings = f"; {install_hint('postgres')}" if lacks else ""
         raise failure(f"the database cannot be used: {first_line(error)}{brings}") from error
@@ -95,7 +99,7 @@ class Database:
         wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
         try:
             self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
-        except (SQLAlchemyError, TypeError, ValueError):
+        except (exc.SQLAlchemyError, TypeError, ValueError):
             # The message may hold the URL, and so a password.
             said = "the database cannot be used: its URL has a wrong part"
             raise AggregationError(said) from None
@@ -222,7 +226,7 @@ class SqlSink(Database, Sink):
                 try:
                     with self.engine.begin() as connection:
                         return self._write(connection, documents, progress, singly)
-                except DBAPIError as error:
+                except exc.DBAPIError as error:
                     if singly or not _unstorable(error):
                         raise
         raise AssertionError("unreachable")
@@ -257,11 +261,15 @@ class SqlSink(Database, Sink):
 
 @contextmanager
 def _mapped(failed: str) -> Iterator[None]:
-    """Raise errors of SQLAlchemy as :class:`SinkError`."""
+    """Raise errors of SQLAlchemy as :class:`SinkError`, lasting ones as AggregationError."""
     try:
         yield
-    except SQLAlchemyError as error:
-        raise SinkError(f"{failed}: {first_line(error)}") from error
+    except exc.SQLAlchemyError as error:
+        # SQLite calls it an OperationalError, too, if a table or column is missing or another.
+        code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+        passes = isinstance(error, _PASSING) and code != sqlite3.SQLITE_ERROR
+        raised = SinkError if passes else AggregationError
+        raise raised(f"{failed}: {first_line(error)}") from error
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
@@ -299,18 +307,18 @@ def _stored(connection: sql.Connection, document: Document) -> bool:
     try:
         with connection.begin_nested():
             rows.write_documents(connection, [document])
-    except DBAPIError as error:
+    except exc.DBAPIError as error:
         if not _unstorable(error):
             raise
         return False
     return True
 
 
-def _unstorable(error: DBAPIError) -> bool:
+def _unstorable(error: exc.DBAPIError) -> bool:
     """Return whether a database refused the values themselves, so that it always will."""
     # PostgreSQL's class 22 is for values out of range, 54 for values too long for an index.
     state = getattr(error.orig, "sqlstate", None) or ""
-    return isinstance(error, DataError) or state[:2] in ("22", "54")
+    return isinstance(error, exc.DataError) or state[:2] in ("22", "54")
 
 
 def first_line(error: Exception) -> str:

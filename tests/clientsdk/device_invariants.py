@@ -173,7 +173,7 @@ class Invariants:
         for client, tally in self.machine.tallies.items():
             stats = client.stats()
             assert stats.outcomes == tally.outcomes
-            assert (stats.sent, sum(stats.lapses)) == (tally.sent, tally.lapsed)
+            assert (stats.sent, sum(stats.lapses.values())) == (tally.sent, tally.lapsed)
 
     def _read(self) -> Ledger | None:
         """Read the file beside its clients, without touching what they have in memory."""

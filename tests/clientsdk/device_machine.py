@@ -195,7 +195,7 @@ class DeviceMachine:
             usual = FIGURE if client.plan.metric(name).type == "number" else MARK
             outcome = client.record(name, said.get("value", [usual])[0])
             assert not outcome or self.clock.now < client.plan.expires
-            self.tallies[client].outcomes[name, outcome] += 1
+            self.tallies[client].outcomes[outcome][name] += 1
             outcomes.append(_said(outcome))
         return runs(outcomes)
 

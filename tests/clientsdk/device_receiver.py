@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from clientsdk import MemoryPublisher, Outcome
@@ -48,7 +48,7 @@ class Tally:
     """The results of one client's calls."""
 
     def __init__(self) -> None:
-        self.outcomes = Counter[tuple[str, Outcome]]()
+        self.outcomes = defaultdict[Outcome, Counter[str]](Counter)
         self.sent = self.lapsed = 0
 
 

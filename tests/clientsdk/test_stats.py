@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 
 import pytest
@@ -24,6 +26,8 @@ def test_a_store_that_cannot_be_read_is_said_to_be_one(client):
     client.close()
     stats = client.stats()
     assert (stats.recorded, stats.due, stats.outbox_bytes) == ({"colour": 1}, None, None)
+    logged = json.loads(json.dumps(dataclasses.asdict(stats)))
+    assert (logged["outcomes"], logged["lapses"]["late"]) == ({"accepted": {"colour": 1}}, 0)
 
 
 @pytest.mark.real_randomness

@@ -199,6 +199,11 @@ def test_documents_of_another_job_are_counted_and_left(sink, served):
         pytest.skip("its readers choose a job")
     write(sink, window(1))
     assert write(sink, window(7, job="another"), window(2)) == Applied(written=1, others=1)
+    with (
+        open_sink(served.url, "another") as another,
+        pytest.raises(AggregationError, match="give another"),
+    ):
+        write(another, window(7, job="another"))
     assert served.held()[0][0, "red"] == 2.0
 
 

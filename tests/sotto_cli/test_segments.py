@@ -74,7 +74,7 @@ def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
     wanted = "no results of 'os=beos'; there are os=linux, os=mac, os=mac or other, os=other"
     assert wanted in capsys.readouterr().err
     assert main(["estimates", "--state", "state", "--collector", "a.example"]) == 2
-    assert "of 'a.example'; there are results of test.example" in capsys.readouterr().err
+    assert "the collector 'a.example'; did you mean 'test.example'?" in capsys.readouterr().err
     assert main(["estimates", "--state", "state", "--segment", "os=mac"]) == 0
     assert "colour [os=mac], 2025-05-29" in capsys.readouterr().out
 

@@ -280,7 +280,7 @@ def test_the_command_prints_arms_and_differences(
     text = printed(*asked)
     assert "THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED" in text
     line = next(line for line in text.splitlines() if line.startswith("  treatment  true"))
-    assert line.split()[-3:] == ["8,100", "1", "differs"]
+    assert line.split()[-4:] == ["8,100", "1", "1", "differs"]
     assert "treatment is not compared: several strings set the same bit" in text
     assert "treatment is not compared: no window is complete yet" in text
     rows = json.loads(printed(*asked, "--format", "json"))
@@ -296,10 +296,9 @@ def test_the_command_prints_arms_and_differences(
     assert printed(*asked[:-1], str(other)).startswith("no experiment is in other version 1: one")
     capsys.readouterr()
     assert main([*asked, "--plan", str(other), "--metric", "at"]) == 2
-    assert "no experiment has the metric 'at', as its plan declares" in capsys.readouterr().err
+    assert "no results of the experiments' metric 'at'; there are dark" in capsys.readouterr().err
     assert main([*asked, "--metric", "no"]) == 2
-    wrong = "no experiment has the metric 'no'; there are dark, page, start"
-    assert wrong in capsys.readouterr().err
+    assert "no results of the metric 'no'; there are dark, page, start" in capsys.readouterr().err
     # Estimates are those of each arm by itself.
     assert "difference" not in printed("estimates", "--database", database)
 
@@ -310,10 +309,10 @@ def test_the_interface_answers_experiments(database: str) -> None:
     (effect,) = get(app, "/api/v1/effects", {"metric": "dark", "version": 1}).json()["effects"]
     assert (effect["arm"], effect["item"], effect["windows"]) == ("treatment", "true", 1)
     assert effect["start"] == "1970-01-01T00:00:00.000Z"
-    assert get(app, "/api/v1/effects", {"plan": "another"}).json()["effects"] == []
-    refused = get(app, "/api/v1/effects", {"metric": "no"})
-    assert refused.status == 422
-    assert refused.json()["title"].startswith("no experiment has the metric 'no'")
+    for unknown, what in (({"plan": "another"}, "plan"), ({"metric": "no"}, "experiments' metric")):
+        refused = get(app, "/api/v1/effects", unknown)
+        assert refused.status == 404
+        assert f"no results of the {what}" in refused.json()["title"]
 
 
 @pytest.mark.slow

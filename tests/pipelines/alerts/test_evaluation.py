@@ -181,9 +181,13 @@ def test_the_smoothed_series_is_cut_at_a_shift(results):
 
 def test_a_metric_without_results_or_with_an_unknown_plan_is_an_error(results):
     results.write({"red": steady(3)})
-    for other in (MetricWatched(metric="color"), MetricWatched(metric="colour", items=("reed",))):
-        with pytest.raises(ParameterError, match=r"results of (metric color|'reed' of .*'red')"):
-            read_series(results.reader(), Configuration(metrics=(other,)))
+    for more, said in (
+        ({"metric": "color"}, "the metric 'color'; did you mean 'colour'"),
+        ({"metric": "colour", "kinds": ("mean",)}, "the kind 'mean'; there are share"),
+        ({"metric": "colour", "items": ("reed",)}, "the item 'reed'; did you mean 'red'"),
+    ):
+        with pytest.raises(ParameterError, match=f"results of {said}"):
+            read_series(results.reader(), Configuration(metrics=(MetricWatched(**more),)))
     # A version of the plan lists it: it has no windows yet, or none any more.
     both = MetricWatched(metric="colour", items=("red", "blue", "red to blue"))
     [series] = read_series(results.reader(), Configuration(metrics=(both,)))
@@ -255,7 +259,7 @@ def test_a_season_that_is_named_hides_no_shift(results):
 
     assert [shift.onset for shift in found("28d")] == [60]
     assert found(None) == ()
-    with pytest.raises(ParameterError, match=r"2 to 200 of its windows, each 7 days.*got 10 days"):
+    with pytest.raises(ParameterError, match=r"2 to 200 of its windows, each 7d long; got 10d"):
         found("10d")
 
 

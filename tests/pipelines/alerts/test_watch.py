@@ -6,11 +6,13 @@ import json
 import threading
 from datetime import timedelta
 
-from moving_results import MovingResults
+from moving_results import PLAN, MovingResults, compiled
 from receiver import NOW, Calling, calling, receiving
 
 from pipelines.alerts.configuration import Configuration, MetricWatched
 from pipelines.alerts.watch import AlertWatch
+from pipelines.results.reader import ResultsReader
+from sotto.plan.compile import parse_plan
 
 
 def url(server):
@@ -80,6 +82,18 @@ def test_one_alert_that_is_refused_does_not_hold_up_the_others(tmp_path):
             assert watch.look().undelivered == 1
     posted = [json.loads(each.body)["data"]["item"] for each in server.requests]
     assert list(dict.fromkeys(posted)) == items
+
+
+def test_a_metric_that_the_newest_version_of_its_plan_lacks_is_warned_of_once(tmp_path):
+    results, warnings = MovingResults(tmp_path), []
+    results.write({"red": [(0.2, 0.02)] * 9})
+    renamed = PLAN.replace("version: 1", "version: 2").replace("colour", "hue")
+    reader = ResultsReader(results.url, plans=[compiled(), parse_plan(renamed).compile()])
+    named = Configuration(metrics=(MetricWatched(metric="colour"),))
+    watch = AlertWatch(reader, named, tmp_path / "alerts.json", warn=warnings.append)
+    watch.look()
+    watch.look()
+    assert warnings == ["alerts watch colour, which no newest version of a plan has"]
 
 
 def test_a_notifier_that_breaks_its_contract_stops_no_other(tmp_path):

@@ -44,6 +44,8 @@ def test_it_comes_to_what_a_run_comes_to_and_hashes_of_python_play_no_part(tmp_p
 
 def test_a_job_is_not_begun_twice(tmp_path, capsys):
     write(tmp_path / "log", records("two", 1, periods=1))
+    # One without a sink has not begun.
+    assert main(command(tmp_path, small_plans(), "--database", "duckdb://results")) == 2
     assert main(command(tmp_path, small_plans())) == 0
     assert main(command(tmp_path, small_plans())) == 2
     assert "has run before" in capsys.readouterr().err

@@ -278,6 +278,9 @@ def test_a_connection_lives_for_many_requests_and_ends_when_idle(collector, impa
             assert connection.recv(1000).startswith(b"HTTP/1.1 204 ")
     # Unless it was cut off before, since this process had to wait amid a request.
     wait_until(lambda: impatient.ask(request(body())).startswith(b"HTTP/1.1 204 "))
+    with impatient.connect() as connection:
+        connection.sendall(b"POST /v1/reports HTTP/1.1\r\nHo")
+        assert received(connection) == b""
 
 
 def test_more_connections_than_there_may_be_are_answered(impatient):

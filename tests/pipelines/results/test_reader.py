@@ -187,10 +187,15 @@ def test_a_database_without_results_says_so(file: Path) -> None:
 
 
 def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("DROP TABLE stored_alarms")
-    with pytest.raises(ResultsError, match="stored_alarms"):
-        reader.alarms()
+    for damage, why in (
+        ("DROP TABLE stored_alarms", "stored_alarms"),
+        ("UPDATE stored_estimates SET value = 'a'", "damaged: estimates has a value of another"),
+        ("UPDATE stored_estimates SET reach = '['", "damaged: a list in it is no JSON"),
+    ):
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute(damage)
+        with pytest.raises(ResultsError, match=why):
+            (reader.alarms if "alarms" in why else reader.estimates)()
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(ResultsError, match="not a database"):
         reader.windows()

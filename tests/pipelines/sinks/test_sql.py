@@ -16,6 +16,7 @@ from sink_documents import small_window
 from pipelines.results import tables
 from pipelines.results.tables import ESTIMATES, QUARANTINE, WINDOWS
 from pipelines.sinks import rows as written_rows
+from pipelines.sinks.base import SinkError
 from pipelines.sinks.sql import Projection, Results, SqlSink, of_state
 from sotto.errors import AggregationError
 
@@ -150,19 +151,23 @@ def test_a_database_of_an_earlier_release_is_refused_and_stays(tmp_path):
     assert sorted(found) == [("meta",), ("windows",)]
 
 
-def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "raised"), [("OperationalError", SinkError), ("ProgrammingError", AggregationError)]
+)
+def test_a_failure_leaves_everything_as_it_was(database, monkeypatch, kind, raised):
     database.project(first())
     before = content(database)
     whole = written_rows._insert
 
     def fails(connection: sql.Connection, table: sql.Table, rows: object) -> None:
         if table is QUARANTINE:
-            raise sql.exc.OperationalError("INSERT", {}, Exception("disk full"))
+            raise getattr(sql.exc, kind)("INSERT", {}, Exception("disk full"))
         whole(connection, table, rows)
 
     monkeypatch.setattr(written_rows, "_insert", fails)
-    with pytest.raises(AggregationError, match=r"results of generation 4 could not.*disk full"):
+    with pytest.raises(raised, match=r"results of generation 4 could not.*disk full") as found:
         database.project(first(generation=4))
+    assert found.type is raised
     assert content(database) == before
     monkeypatch.undo()
     database.project(first(generation=4))

@@ -147,6 +147,9 @@ def test_an_estimate_has_its_interval_beside_it_on_a_narrow_phone(open_page, add
     for path in ("/", THEME):
         page.goto(f"{address}{path}")
         page.locator(".figures").get_by_text(" % to ").first.wait_for()
+    # A chart is wider, and shows its newest end.
+    place = page.locator(".scroll > *").first.bounding_box()
+    assert place["x"] < 0 < place["x"] + place["width"] <= 320
 
 
 def test_pages_and_charts_are_dark_on_a_dark_screen_and_light_on_paper(open_page, address):
