@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import ssl
     from datetime import timedelta
 
-    from clientsdk.publishers.http_requests import Asked, Request
+    from clientsdk.publishers.http_requests import Request, RequestParts
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
@@ -155,7 +155,10 @@ class HttpPublisher(Unshared):
         The request has a connection of its own and no key, so that it is joined to no message. It
         ends by the deadline, on the monotonic clock. Raises PublishError.
         """
-        request = self._request(self._collector.connection(), ("GET", path, None, {}, most))
+        from clientsdk.publishers.http_requests import RequestParts
+
+        parts = RequestParts("GET", path, None, {}, most)
+        request = self._request(self._collector.connection(), parts)
         request.send(deadline)
         if not request.given_up:
             # Otherwise its thread, which may still read, closes it.
@@ -166,16 +169,17 @@ class HttpPublisher(Unshared):
     def _attempt(
         self, connection: http.client.HTTPConnection, body: bytes, deadline: float
     ) -> Request:
-        asked = "POST", "/v1/reports", body, self._headers, _ANSWER_BYTES
-        request = self._request(connection, asked)
+        from clientsdk.publishers.http_requests import RequestParts
+
+        parts = RequestParts("POST", "/v1/reports", body, self._headers, _ANSWER_BYTES)
+        request = self._request(connection, parts)
         request.send(deadline)
         return request
 
-    def _request(self, connection: http.client.HTTPConnection, asked: Asked) -> Request:
+    def _request(self, connection: http.client.HTTPConnection, parts: RequestParts) -> Request:
         from clientsdk.publishers.http_requests import Request
 
-        method, path, body, headers, most = asked
-        return Request(connection, (method, self._collector.path + path, body, headers, most))
+        return Request(connection, parts._replace(path=self._collector.path + parts.path))
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from clientsdk import diagnostics
+from mechanisms.frozen import NamedTuple
 from sotto.errors import PublishError
 
-#: What is asked: method, path, body, headers, and the most bytes that are read of an answer.
-Asked = tuple[str, str, bytes | None, Mapping[str, str], int]
 #: Likely mistakes of an app's developer, by the status or by what was raised.
 _HINTS: dict[int | str, str] = {
     401: "it asks for the app's key, as sotto collect --new-key has printed it",
@@ -35,13 +34,21 @@ _WEB_SERVER = (
 )
 
 
+class RequestParts(NamedTuple):
+    method: str
+    path: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    most: int  #: The most bytes that are read of an answer.
+
+
 class Request(threading.Thread):
     """A request in a thread of its own, which ends when it will: so no call is unbounded."""
 
     #: The name of the one that answers.
     receiver = "collector"
 
-    def __init__(self, connection: http.client.HTTPConnection, asked: Asked) -> None:
+    def __init__(self, connection: http.client.HTTPConnection, parts: RequestParts) -> None:
         super().__init__(name="sotto-http", daemon=True)
         self.connection = connection
         #: The answer's status; 0 if there was none.
@@ -50,7 +57,7 @@ class Request(threading.Thread):
         self._hint: float | None = None
         #: The type of what went wrong: its text may hold addresses.
         self._error = ""
-        self._asked = asked
+        self._parts = parts
         self._done = threading.Event()
         #: The connection leaves it before an answer is read to its end if it is the last there.
         self._socket: socket.socket | None = None
@@ -73,7 +80,7 @@ class Request(threading.Thread):
     def require_success(self) -> None:
         """Raise PublishError unless the answer says that the request has succeeded."""
         # Only reports to the collector itself: others mean something else by an answer.
-        reports = self.receiver == "collector" and self._asked[0] == "POST"
+        reports = self.receiver == "collector" and self._parts.method == "POST"
         if self.status // 100 == 2 and not self.given_up:
             if reports and self.answer:
                 diagnostics.warn("answer", _WEB_SERVER, quiet=math.inf)
@@ -91,7 +98,7 @@ class Request(threading.Thread):
 
     def run(self) -> None:
         """Send, and read the answer."""
-        method, path, body, headers, most = self._asked
+        method, path, body, headers, most = self._parts
         try:
             if self.connection.sock is None:
                 self.connection.connect()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from clientsdk.publishers.http import Address, HttpPublisher
-from clientsdk.publishers.http_requests import Asked, Request, hint, seconds
+from clientsdk.publishers.http_requests import Request, RequestParts, hint, seconds
 from sotto.errors import FormatError, ParameterError, PublishError, install_hint
 
 if TYPE_CHECKING:
@@ -91,15 +91,14 @@ class ObliviousPublisher(HttpPublisher):
         self._relay_path = urlsplit(relay).path or "/"
         self._configuration = KeyConfiguration.parse(gateway_keys)
 
-    def _request(self, connection: http.client.HTTPConnection, asked: Asked) -> Request:
-        method, path, body, headers, most = asked
-        target = self._scheme, self._authority, self._target.path + path
-        fields = [(name.lower(), value) for name, value in headers.items()]
-        inner = encode_request(method, *target, fields, body or b"")
+    def _request(self, connection: http.client.HTTPConnection, parts: RequestParts) -> Request:
+        target = self._scheme, self._authority, self._target.path + parts.path
+        fields = [(name.lower(), value) for name, value in parts.headers.items()]
+        inner = encode_request(parts.method, *target, fields, parts.body or b"")
         encapsulated, exchange = self._configuration.encapsulate(inner)
-        kind, most = {"Content-Type": "message/ohttp-req"}, most + _ENVELOPE
-        outer = "POST", self._relay_path, encapsulated, kind, most
-        return _Encapsulated(connection, outer, exchange, method)
+        kind, most = {"Content-Type": "message/ohttp-req"}, parts.most + _ENVELOPE
+        outer = RequestParts("POST", self._relay_path, encapsulated, kind, most)
+        return _Encapsulated(connection, outer, exchange, parts.method)
 
 
 class _Encapsulated(Request):
@@ -108,9 +107,13 @@ class _Encapsulated(Request):
     receiver = "relay or gateway"
 
     def __init__(
-        self, connection: http.client.HTTPConnection, asked: Asked, exchange: Exchange, method: str
+        self,
+        connection: http.client.HTTPConnection,
+        parts: RequestParts,
+        exchange: Exchange,
+        method: str,
     ) -> None:
-        super().__init__(connection, asked)
+        super().__init__(connection, parts)
         self._exchange, self._method = exchange, method
 
     def require_success(self) -> None:

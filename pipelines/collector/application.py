@@ -107,11 +107,9 @@ def application(
             if found is None:
                 raise HTTPException(401, "a key of an app is needed: Authorization: Bearer KEY")
             app = found
-        bucket = buckets.get(app)
-        if bucket is None:
-            bucket = buckets[app] = TokenBucket(bounds.requests_per_second, bounds.burst)
-        wait = bucket.take()
-        if wait:
+        if app not in buckets:
+            buckets[app] = TokenBucket(bounds.requests_per_second, bounds.burst)
+        if wait := buckets[app].take():
             raise _later(429, "too many requests of this app", wait)
 
     @asynccontextmanager
