@@ -314,10 +314,10 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch, error):
         sotto_cli.main(["probe"])
 
 
-def command(*arguments, stdout=subprocess.PIPE, **options):
+def command(*arguments, stdout=subprocess.PIPE, closed=""):
     words = [sys.executable, "-m", "sotto", *map(str, arguments)]
-    options |= {"stdout": stdout, "stderr": subprocess.PIPE}
-    return subprocess.run(words, timeout=600, check=False, **options)
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    return subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, timeout=600, check=False)
 
 
 @pytest.mark.real_randomness
@@ -334,8 +334,7 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
 @pytest.mark.parametrize(("suffix", "status"), [("", 0), ("\udcff", 2)])
 def test_a_closed_output_changes_neither_status_nor_words(plan_file, closed, suffix, status):
     whole = command("plan", "check", f"{plan_file}{suffix}")
-    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *whole.args]
-    done = subprocess.run(words, capture_output=True, timeout=600, check=False)
+    done = command("plan", "check", f"{plan_file}{suffix}", closed=closed)
     assert done.returncode == whole.returncode == status
     assert done.stdout == (b"" if ">&-" in closed.split() else whole.stdout)
     assert done.stderr == (b"" if "2>&-" in closed else whole.stderr)
@@ -343,9 +342,7 @@ def test_a_closed_output_changes_neither_status_nor_words(plan_file, closed, suf
 
 @pytest.mark.real_randomness
 def test_a_closed_input_is_an_empty_one():
-    forget = [sys.executable, "-m", "sotto", "forget", "--state", "state", "--file", "-"]
-    words = ["sh", "-c", 'exec "$@" <&-', "sh", *forget]
-    done = subprocess.run(words, capture_output=True, timeout=600, check=False)
+    done = command("forget", "--state", "state", "--file", "-", closed="<&-")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == b"sotto: error: --file has no pseudonym in it\n"
 

@@ -417,20 +417,21 @@ def test_a_full_disk_leaves_whole_records(tmp_path, monkeypatch, written, segmen
     assert read(tmp_path) == [LogRecord(16, 0, b"first"), LogRecord(position, 2, b"second")]
 
 
+def broken(*_):
+    raise OSError(errno.EIO, "Input/output error")
+
+
 def test_a_record_that_cannot_be_cut_off_closes_the_writer(tmp_path, monkeypatch):
     log = LogWriter(tmp_path, "a")
     real = os.pwrite
 
     def torn(descriptor, data, offset):
         if offset > 20:
-            raise OSError(errno.EIO, "Input/output error")
+            broken()
         return real(descriptor, bytes(data)[:5], offset)
 
-    def stuck(descriptor, size):
-        raise OSError(errno.EIO, "Input/output error")
-
     monkeypatch.setattr(os, "pwrite", torn)
-    monkeypatch.setattr(os, "ftruncate", stuck)
+    monkeypatch.setattr(os, "ftruncate", broken)
     with pytest.raises(PublishError, match="Input/output"):
         log.append(b"first", 0)
     monkeypatch.undo()
@@ -442,9 +443,6 @@ def test_a_record_that_cannot_be_cut_off_closes_the_writer(tmp_path, monkeypatch
 
 
 def test_a_failed_fsync_closes_the_writer(tmp_path, monkeypatch):
-    def broken(descriptor):
-        raise OSError(errno.EIO, "Input/output error")
-
     log = LogWriter(tmp_path, "a")
     log.append(b"first", 0)
     monkeypatch.setattr(os, "fsync", broken)
@@ -514,17 +512,17 @@ def test_what_cannot_be_a_record_is_refused(tmp_path):
     assert [len(body) for body in bodies_of(read(tmp_path))] == [MAX_BODY]
 
 
-@pytest.mark.parametrize("partition", ["", ".", "..", "a/b", "-a", "a" * 65, "ä", "a\n"])
-def test_bad_names_of_partitions_are_refused(tmp_path, partition):
-    with pytest.raises(ParameterError, match="partition"):
-        LogWriter(tmp_path, partition)
-
-
-def test_bad_options_are_refused(tmp_path):
-    with pytest.raises(ParameterError, match="fsync"):
-        LogWriter(tmp_path, "a", fsync="sometimes")
-    with pytest.raises(ParameterError, match="segment_bytes"):
-        LogWriter(tmp_path, "a", segment_bytes=16)
+@pytest.mark.parametrize(
+    ("partition", "options", "message"),
+    [
+        *((name, {}, "partition") for name in ("", ".", "..", "a/b", "-a", "a" * 65, "ä", "a\n")),
+        ("a", {"fsync": "sometimes"}, "fsync"),
+        ("a", {"segment_bytes": 16}, "segment_bytes"),
+    ],
+)
+def test_bad_names_and_options_are_refused(tmp_path, partition, options, message):
+    with pytest.raises(ParameterError, match=message):
+        LogWriter(tmp_path, partition, **options)
 
 
 def test_a_directory_that_cannot_be_used_is_an_error_of_publishing(tmp_path):
