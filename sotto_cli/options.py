@@ -382,17 +382,18 @@ def follow(
 ) -> None:
     """Do something again and again, so many seconds apart, until ``stopped`` is set.
 
-    A broker, or a database, that cannot be used is an error that is printed; one of the kind
-    ``at_start``, before it has been done once, is for a person to put right, and raised.
+    A broker, a database or a full disk that cannot be used is an error that is printed; one of the
+    kind ``at_start``, before it has been done once, is for a person to put right, and raised.
     """
     from pipelines.sinks.base import SinkError
+    from pipelines.storage.directory import FullDiskError
 
     begun = False
     while not stopped.is_set():
         try:
             once()
             begun = True
-        except (SinkError, BrokerError) as problem:
+        except (SinkError, BrokerError, FullDiskError) as problem:
             if not begun and isinstance(problem, at_start):
                 raise
             error(f"{problem}; trying again")

@@ -30,7 +30,13 @@ from pipelines.sinks.sql import Results, of_state
 from pipelines.sources import source_of
 from pipelines.sources.base import BoundedSource, trusted_until
 from pipelines.sources.frozen import FrozenLog
-from pipelines.storage.directory import LastRun, NoManifestError, Problem, StateDirectory
+from pipelines.storage.directory import (
+    FullDiskError,
+    LastRun,
+    NoManifestError,
+    Problem,
+    StateDirectory,
+)
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
@@ -297,9 +303,14 @@ def opened(
             raise
         except Exception as error:
             full = shutil.disk_usage(directory.path).free < _LITTLE
-            LastRun.leave_failure(directory.path, Problem.DISK if full else problem_of(error))
-            if isinstance(error, OSError | FormatError):
-                raise AggregationError(f"the run was not finished: {error}") from error
+            problem = Problem.DISK if full else problem_of(error)
+            LastRun.leave_failure(directory.path, problem)
+            unclear = isinstance(error, OSError | FormatError)
+            text = f"the run was not finished: {error}" if unclear else str(error)
+            if problem is Problem.DISK:
+                raise FullDiskError(text) from error
+            if unclear:
+                raise AggregationError(text) from error
             raise
 
 

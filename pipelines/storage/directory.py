@@ -309,6 +309,10 @@ class StateDirectory:
                 shutil.rmtree(links, ignore_errors=True)
 
 
+class FullDiskError(AggregationError):
+    """A run could not be finished, since its disk is full; it can be once there is room."""
+
+
 class Problem(StrEnum):
     """The kind of a run's failure, as a note has it."""
 

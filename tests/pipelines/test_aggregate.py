@@ -21,7 +21,7 @@ from waiting import wait_until
 
 from pipelines.results.printed import EstimateChoice, table
 from pipelines.sinks.base import SinkError
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import FullDiskError, StateDirectory
 from sotto.errors import BrokerError
 from sotto.plan.compile import load_plan
 from sotto_cli import main
@@ -199,12 +199,13 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
         assert process.stderr.read() == ""
 
 
-def test_following_tries_a_failed_projection_again(capsys):
+@pytest.mark.parametrize("kind", [SinkError, FullDiskError])
+def test_following_tries_again_what_may_pass(kind, capsys):
     stopped, rounds = threading.Event(), iter([False, True])
 
     def once() -> None:
         if not next(rounds):
-            raise SinkError("locked")
+            raise kind("locked")
         stopped.set()
 
     follow(once, stopped, 0.01)

@@ -28,14 +28,13 @@ from pipelines.exporter.lag import WatchedLog
 from pipelines.exporter.readings import Reading, Status
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import of_state
-from pipelines.storage.directory import LastRun, Problem
+from pipelines.storage.directory import FullDiskError, LastRun, Problem
 from pipelines.web import rendering, watching
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from pipelines.web.snapshot import ResultsSnapshot
 from pipelines.web.watching import Disk, JobWatch
 from sotto.clocks import now_ms
-from sotto.errors import AggregationError
 
 GIB = 1 << 30
 
@@ -91,7 +90,7 @@ def test_a_run_that_failed_for_a_full_disk_is_on_every_screen(job, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(driver, "run", full)
-        with pytest.raises(AggregationError, match="not committed"):
+        with pytest.raises(FullDiskError, match="not committed"):
             aggregate(job / "log", job / "state")
     note = LastRun.of(job / "state")
     assert (note.generation, note.problem) == (1, Problem.DISK)
