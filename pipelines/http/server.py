@@ -143,7 +143,7 @@ def serve(
         heads = {each: heads.get(each, 0) + 1 for each in idle}
         for (connection, _), looks in heads.items():
             if looks * LOOK > _IDLE:
-                connection.shutdown()
+                connection.transport.close()
         for each in reload:
             with suppress(OSError):
                 await asyncio.to_thread(each)
