@@ -44,6 +44,7 @@ MEASURES = {
     "busy": "type: ordinal, edges: [0, 1, 2, 3, 4, 5, 6, 7], measure: {days: export}",
     "checkout": "type: ordinal, measure: {furthest: [cart, address, paid]}",
     "age": "type: ordinal, measure: {age: 7d, up_to: 3}",
+    "fortnights": "type: ordinal, measure: {age: 14d, up_to: 3}",
     "most": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {max: load}",
     "least": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {min: load}",
     "last": "type: ordinal, edges: [0, 10, 20], missing: true, measure: {last: load}",

@@ -69,3 +69,17 @@ def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_pa
         ["COMMIT"],
     ]
     assert asked == [96]
+
+
+def test_the_sdk_randomizes_a_value_that_a_reservoir_does_not_keep(monkeypatch):
+    """The same draws either way, so that the time taken tells little."""
+    client = SeededClient(plan(metric("colour", "reservoir")), seed=3, clock=FakeClock(START))
+    mechanism = client.plan.metric("colour").mechanism
+    drawn = []
+    draw = type(mechanism).draw
+    monkeypatch.setattr(
+        type(mechanism), "draw", lambda *given: drawn.append(given[2]) or draw(*given)
+    )
+    for _ in range(30):
+        client.record("colour", "a")
+    assert len(set(drawn)) == 30

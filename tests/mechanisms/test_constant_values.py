@@ -16,12 +16,9 @@ from small import (
     chain_law,
     coarse_symbols,
     encodings,
-    head_law,
     level_law,
-    prior_of,
 )
 from sources import HighBits, exact_law
-from statistical import check_counts
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
@@ -94,27 +91,6 @@ def test_symbols_are_refreshed_by_their_law(symbol: int) -> None:
     expected = refreshed(chain_law(chain, 0))[symbol]
     law = exact_law(lambda source: tuple(chain.weaker(symbol, HighBits(source, 3))))
     assert law == expected
-
-
-@every_spec
-def test_both_ways_to_draw_a_period_agree_statistically(name: str) -> None:
-    mechanism, n = mechanism_of(name), 4000
-    symbol = b"x" if name.startswith("rappor") else 0.4 if name == "split" else 1
-    source = SeededSource(SEED)
-    drawn: dict[tuple[int, ...], int] = defaultdict(int)
-    for _ in range(n):
-        sent = mechanism.weaker(mechanism.draw_last(symbol, NO_ID, NO_ID, source), source)
-        drawn[tuple(int.from_bytes(payload, "little") for payload in sent)] += 1
-    law: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-    prior = prior_of(mechanism, symbol)
-    for encoded, weight in prior:
-        share = Fraction(weight, sum(w for _, w in prior))
-        for outputs, part in head_law(chain_law(mechanism.chain, encoded), 2).items():  # type: ignore[attr-defined]
-            law[outputs] += share * part
-    keys = list(law)
-    check_counts([drawn[key] for key in keys], [law[key] for key in keys], label=f"seed {SEED}")
-    with pytest.raises(AssertionError):
-        check_counts([drawn[key] for key in keys][::-1], [law[key] for key in keys])
 
 
 def test_the_last_level_alone_is_the_last_of_a_chain() -> None:

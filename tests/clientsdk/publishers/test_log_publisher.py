@@ -30,6 +30,16 @@ def test_what_is_buffered_has_a_sync():
     assert isinstance(EmbeddedLogPublisher("nowhere"), Buffered)
 
 
+def test_a_repeated_sync_forces_nothing_again(tmp_path, monkeypatch):
+    publisher, forced = EmbeddedLogPublisher(tmp_path), []
+    publisher.publish(0, message())
+    monkeypatch.setattr("sotto.log.writer.os.fsync", forced.append)
+    for _ in range(2):
+        publisher.sync()
+    assert len(forced) == 1
+    publisher.close()
+
+
 def test_append_times_are_the_clocks(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, clock=FakeClock(77))
     publisher.publish(0, message())

@@ -54,6 +54,7 @@ def test_any_two_periods_lose_exactly_the_certified_amount(
 ) -> None:
     mechanism = made(kind, items, clip, ladder)
     every = [laws(mechanism, counts) for counts in vectors_of(items, clip)]
+    assert {sum(mechanism.selection(counts)) for counts in vectors_of(items, clip)} == {1}
     for level in range(mechanism.levels):
         worst = Fraction(1)
         for column in zip(*(law[level] for law in every), strict=True):

@@ -174,7 +174,11 @@ def test_planned_looks_are_taken_when_their_windows_are_complete() -> None:
     assert (early.told, early.differs) == ((early.value, early.low, early.high), False)
     assert found.told == (found.look_value, found.look_low, found.look_high)
     assert (bool(found.low), found.differs) == (True, False)
-    assert found.smallest_found < drift_of(0.8, 4) * errors[1]
+    # Seven of twelve windows: more reports make the noise smaller, and not the spread of devices.
+    parts = ([spread] * 7, [0.0] * 7), ([0.0] * 7, [noise] * 7)
+    kept, anew = (2 * arm_variance([1000] * 7, *each) for each in parts)
+    smallest = drift_of(0.8, 4) * math.sqrt(kept + anew * 7 / 12)
+    assert found.smallest_found == pytest.approx(smallest)
     far = of_metric(PLANNED, rows_of(PLANNED, "dark", [[(9000, 0.2), (9000, 0.4)]] * 12))
     assert (far.look, far.next_look, far.decided_at, far.differs) == (4, None, 1, True)
     # After the end no report comes in the place of those of a window that was left out.
@@ -194,38 +198,6 @@ def test_the_page_says_in_which_metric_nothing_was_found_and_from_which_size_on(
     smallest = formats.difference(found[0].smallest_found, "share")
     assert f"A true difference of {smallest} would have been found" in html
     assert "reports of both arms" in html
-
-
-def simulated(
-    random: np.random.Generator, devices: int, effect: float = 0.0
-) -> list[list[tuple[int, float]]]:
-    """Return windows of the same devices, whose values are constant."""
-    scores = PLAN.metric("dark").mechanism.scores(0)
-    assert scores is not None
-    arm = random.binomial(devices, 0.5)
-    numbers, shares = (devices - arm, arm), (0.1, 0.1 + effect)
-    having = [random.binomial(n, share) for n, share in zip(numbers, shares, strict=True)]
-    windows = []
-    for _ in range(WINDOWS):
-        arms = []
-        for n, has in zip(numbers, having, strict=True):
-            yes = random.binomial(has, scores.yes[1]) + random.binomial(n - has, scores.no[1])
-            arms.append((n, float(np.array([n - yes, yes]) @ scores.values / n)))
-        windows.append(arms)
-    return windows
-
-
-def test_null_experiments_looked_at_after_every_window_hold_the_stated_level() -> None:
-    random, planned, always, daily = np.random.default_rng(SEED), 0, 0, 40
-    for each in range(EXPERIMENTS):
-        rows = rows_of(PLANNED, "dark", simulated(random, 4000))
-        planned += of_metric(PLANNED, rows).decided_at is not None
-        if each < daily:
-            starts = sorted({each.window_start for each in rows})
-            so_far = ([row for row in rows if row.window_start <= start] for start in starts)
-            always += any(of_metric(PLAN, those).significant for those in so_far)
-    check_at_least(EXPERIMENTS - planned, EXPERIMENTS, 0.95, label=f"seed {SEED}: planned")
-    check_at_least(daily - always, daily, 0.95, label=f"seed {SEED}: always")
 
 
 def test_the_noise_of_small_windows_does_not_make_looks_too_sure() -> None:
@@ -284,19 +256,3 @@ def test_a_permanent_response_is_the_same_noise_in_every_window() -> None:
         planted += of_metric(fresh, rows).decided_at is not None
     check_at_least(number - wrong, number, 0.95, label=f"seed {SEED}")
     check_at_least(planted, number, 0.1, label=f"seed {SEED}")
-
-
-def test_an_effect_as_small_as_stated_is_found_with_the_stated_power() -> None:
-    random, devices = np.random.default_rng(SEED), 4000
-    half = rows_of(PLANNED, "dark", simulated(random, devices)[:6])
-    smallest = of_metric(PLANNED, half).smallest_found
-    assert smallest is not None
-    found = sum(
-        of_metric(
-            PLANNED, rows_of(PLANNED, "dark", simulated(random, devices, smallest))
-        ).decided_at
-        is not None
-        for _ in range(EXPERIMENTS)
-    )
-    for number, least in ((found, 0.75), (EXPERIMENTS - found, 0.15)):
-        check_at_least(number, EXPERIMENTS, least, label=f"seed {SEED}")
