@@ -145,9 +145,8 @@ def test_mistakes_are_counted_and_logged_once_a_metric(path, caplog):
         assert client.record(MARK, "a") is Outcome.INVALID
     assert client.record("colour", "a") is Outcome.ACCEPTED
     assert client.stats().outcomes == {
-        ("colour", Outcome.ACCEPTED): 1,
-        ("colour", Outcome.INVALID): 3,
-        ("(unknown)", Outcome.INVALID): 3,
+        Outcome.ACCEPTED: {"colour": 1},
+        Outcome.INVALID: {"colour": 3, "(unknown)": 3},
     }
     known, unknown = [record.getMessage() for record in caplog.records]
     assert known.startswith("a value is not recorded: metric 'colour'")

@@ -184,7 +184,7 @@ class Accidents(RandomLife):
             # More than was spent, never less: nothing is recorded any more.
             assert self.added
             assert self.client.record("colour", "a") is not Outcome.ACCEPTED
-            self.machine.tallies[self.client].outcomes["colour", Outcome.OVER_BUDGET] += 1
+            self.machine.tallies[self.client].outcomes[Outcome.OVER_BUDGET]["colour"] += 1
 
     def harm(self, step, *, clean=True):
         self.step("close" if clean else "die")
