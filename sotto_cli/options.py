@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -292,8 +292,9 @@ def alerts_of(args: argparse.Namespace, reader: ResultsReader) -> AlertWatch:
 
 
 def say(text: str) -> None:
-    """Print what the command itself says on standard error."""
-    print(f"sotto: {text}", file=sys.stderr, flush=True)
+    """Print what the command itself says on standard error, unless its disk is full."""
+    with suppress(OSError):
+        print(f"sotto: {text}", file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:
@@ -310,8 +311,7 @@ def warn_unsigned(plans: Sequence[CompiledPlan]) -> None:
     """Warn of plans without signatures where others of the collector have them."""
     from sotto.plan.registry import Registry
 
-    unsigned = Registry(plans).unsigned
-    if unsigned:
+    if unsigned := Registry(plans).unsigned:
         warn(
             f"{', '.join(unsigned)} of {plans[0].collector} has no signatures and other plans "
             "have: a device with both has two pseudonyms and two budgets in a period, and its "

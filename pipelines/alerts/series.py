@@ -81,11 +81,8 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
     settled = _Settling(reader.plans(), configuration.settle)
     found: list[Series] = []
     for wanted in configuration.metrics or _all(reader):
-        due = (
-            row
-            for row in _rows(reader, wanted, bool(configuration.metrics))
-            if row.complete and row.collector in clocks
-        )
+        read = _rows(reader, wanted, bool(configuration.metrics))
+        due = (row for row in read if row.complete and row.collector in clocks)
         over = (row for row in due if row.window_end + settled.after(row) <= clocks[row.collector])
         rows = grouped(over, _figure)
         for figure, of in rows.items():

@@ -332,9 +332,8 @@ def _add(
             try:
                 page = _found(reader, kind, given)
                 if not page.rows and isinstance(given.wanted, Chosen):
-                    reader.check_known(
-                        kind if isinstance(kind, View) else VIEW_ESTIMATES, given.wanted
-                    )
+                    view = kind if isinstance(kind, View) else VIEW_ESTIMATES
+                    reader.check_known(view, given.wanted)
             except ParameterError as error:
                 status = 404 if isinstance(error, UnknownNameError) else 422
                 raise HTTPException(status, str(error)) from None

@@ -265,11 +265,14 @@ def _mapped(failed: str) -> Iterator[None]:
     try:
         yield
     except exc.SQLAlchemyError as error:
-        # SQLite calls it an OperationalError, too, if a table or column is missing or another.
+        # SQLite calls it an OperationalError, too, if a column is missing or a table is another.
         code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
         passes = isinstance(error, _PASSING) and code != sqlite3.SQLITE_ERROR
+        text = first_line(error)
+        # A table that is gone is made again before the next try.
+        passes |= "no such table" in text or "UndefinedTable" in text
         raised = SinkError if passes else AggregationError
-        raise raised(f"{failed}: {first_line(error)}") from error
+        raise raised(f"{failed}: {text}") from error
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
