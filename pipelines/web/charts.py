@@ -83,7 +83,7 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-weight)[a-z-]*")
 #: The most characters of a name that a chart shows.
 _NAME = 28
-#: Room around the axes, in pixels; at the left that of numbers, and of one letter of a name.
+#: Room around the axes, in pixels; at the left the least for numbers, and that of one letter.
 _ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 32, 56, 6.6
 #: Distances between panels, in their widths and heights, and the numbers on their vertical scale.
 _ACROSS, _UP, _TICKS = 1.08, 1.34, MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
@@ -120,9 +120,6 @@ class Chart:
         In pixels.
     parts : sequence of float
         Heights of rows of axes with one horizontal scale, relative to each other.
-    left : float
-        Room for text at the left, in pixels; long numbers get more, up to half of the width.
-        Letters are counted, since measuring all text would take half as long as drawing.
     """
 
     title: str
@@ -131,7 +128,6 @@ class Chart:
     width: float = NARROW
     height: float = 270
     parts: Sequence[float] = (1,)
-    left: float = _NUMBERS
     #: Whether it has so many windows that a page does not wait for it.
     many: bool = False
     #: Its name in the addresses of its files.
@@ -192,15 +188,16 @@ class Chart:
     def _figure(self) -> Figure:
         width, height = self.width, self.height
         figure = Figure((width / 72, height / 72))
-        edges = self.left / width, _BELOW / height, 1 - _RIGHT / width, 1 - _ABOVE / height
-        figure.subplots_adjust(*edges, hspace=0.34)
+        figure.subplots_adjust(bottom=_BELOW / height, top=1 - _ABOVE / height, hspace=0.34)
         rows, heights = len(self.parts), self.parts
         grid = figure.subplots(rows, sharex=True, squeeze=False, height_ratios=heights)
         self.draw(*grid.flat)
         named = [len(each.get_text()) for axes in grid.flat for each in axes.get_yticklabels()]
-        room = max(self.left, 10 + _LETTER * max(named, default=0))
+        # Letters are counted, since measuring all text would take half as long as drawing.
+        room = max(_NUMBERS, 22 + _LETTER * max(named, default=0))
+        right = room if grid[0, 0].yaxis.get_tick_params().get("labelright") else _RIGHT
         # Even a number of a hundred digits must leave room for the axes.
-        figure.subplots_adjust(left=min(room / width, 0.5))
+        figure.subplots_adjust(left=min(room / width, 0.45), right=max(1 - right / width, 0.55))
         return figure
 
 
@@ -283,20 +280,20 @@ def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> 
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a chart, the first at the top.
-
-    A long name is cut in its middle, since names of segments differ at their ends as often as at
-    their beginnings; its title has all of it.
-    """
-    half = _NAME // 2
-    shown = [n if len(n) <= _NAME else f"{n[:half]}…{n[half + 1 - _NAME :]}" for n in names]
-    axes.set_yticks(range(len(shown)), shown, color=INK)
+    """Name the rows of a chart, the first at the top; the title of a cut name has all of it."""
+    axes.set_yticks(range(len(names)), map(_cut, names), color=INK)
     for label, name in zip(axes.get_yticklabels(), names, strict=True):
         if len(name) > _NAME:
             label.set_gid(titled(name))
-    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
+
+
+def _cut(name: str) -> str:
+    """Cut a long name in its middle: segments differ at their ends as often as at the beginning."""
+    half = _NAME // 2
+    return name if len(name) <= _NAME else f"{name[:half]}…{name[half + 1 - _NAME :]}"
 
 
 def places(starts: Sequence[datetime]) -> list[float]:
@@ -313,13 +310,6 @@ def gaps(starts: Sequence[datetime], ends: Sequence[datetime]) -> list[int]:
     """
     following = zip(ends, starts[1:], strict=False)
     return [at for at, (end, start) in enumerate(following, 1) if start > end]
-
-
-def days(axes: Axes, starts: Sequence[datetime], ticks: int, label: str) -> None:
-    """Name some of the days on which windows begin."""
-    step = max(1, math.ceil(len(starts) / ticks))
-    axes.set_xticks(places(starts)[::step], [day(start) for start in starts[::step]])
-    axes.set_xlabel(label)
 
 
 def intervals(
@@ -361,7 +351,6 @@ def intervals(
         scale(axes, "x", writer_of(unit), label)
         axes.locator_params("x", nbins=6)
 
-    longest = min(max((len(name) for name in names), default=0), _NAME)
     return Chart(
         title=title,
         draw=draw,
@@ -370,7 +359,6 @@ def intervals(
             for name, (value, ends, _) in zip(names, values, strict=True)
         ],
         height=20 * len(names) + 70,
-        left=22 + _LETTER * longest,
     )
 
 
@@ -471,7 +459,10 @@ def series(
                 _mark_time(axes, note, (low, high), to)
             models = [f"line: {each.smoothed.model}" for each in panel.lines if each.smoothed]
             name = "; ".join([panel.name, *models])
-            axes.annotate(name, (begin, high), (0, 6), to, "offset points", annotation_clip=False)
+            style = {"xycoords": to, "textcoords": "offset points", "annotation_clip": False}
+            axes.annotate(name, (begin, high), (0, 6), **style)
+            if columns == 1:
+                axes.annotate(_cut(panel.name), (end, high), (0, 6), ha="right", **style)
         style = {"color": SOFT, "linestyle": "", "marker": TICKDOWN, "clip_on": False}
         axes.plot(*zip(*feet, strict=True), ms=3.5, mew=0.8, **style)
         days_at = [at * _ACROSS + each for at in range(columns) for each in across]
@@ -480,7 +471,8 @@ def series(
         axes.set_xlabel(label)
         axes.set(xlim=(0, (columns - 1) * _ACROSS + 1), ylim=(0, (rows_needed - 1) * _UP + 1))
         axes.spines["bottom"].set_visible(False)
-        axes.tick_params(bottom=False)
+        # A narrow screen shows one end, and either end needs names and scales.
+        axes.tick_params(bottom=False, labelright=True)
         axes.grid(visible=False)
 
     return Chart(
@@ -626,7 +618,9 @@ def levels(
         axes.set_ylim(0)
         scale(axes, "y", number, "reports by level")
         axes.locator_params("y", nbins=5)
-        days(axes, starts, 4, label)
+        step = math.ceil(len(starts) / 4)
+        axes.set_xticks(at_days[::step], [day(start) for start in starts[::step]])
+        axes.set_xlabel(label)
 
     return Chart(
         title=title,
