@@ -21,6 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from clientsdk.client import Client
+from clientsdk.outcomes import NO_LAPSES
 
 _OUTBOX = {
     "outbox_chains": "Values of which something is still to be sent.",
@@ -45,11 +46,10 @@ class ClientCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         stats = [client.stats() for client in self._clients]
         values: Counter[tuple[str, ...]] = Counter()
-        lapsed: Counter[str] = Counter()
+        lapsed = Counter(NO_LAPSES._asdict())
         for each in stats:
             for outcome, counts in each.outcomes.items():
-                for metric, count in counts.items():
-                    values[metric, str(outcome)] += count
+                values.update({(metric, str(outcome)): n for metric, n in counts.items()})
             lapsed.update(each.lapses)
         text = "Values handed to record, by what became of them."
         yield _counts("values", text, ("metric", "outcome"), dict(sorted(values.items())))

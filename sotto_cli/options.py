@@ -382,8 +382,8 @@ def follow(
 ) -> None:
     """Do something again and again, so many seconds apart, until ``stopped`` is set.
 
-    A broker, a database or a full disk that cannot be used is an error that is printed; one of the
-    kind ``at_start``, before it has been done once, is for a person to put right, and raised.
+    A broker or a database that cannot be used, or a full disk, is an error that is printed; one of
+    the kind ``at_start``, before it has been done once, is for a person to put right, and raised.
     """
     from pipelines.sinks.base import SinkError
     from pipelines.storage.directory import FullDiskError

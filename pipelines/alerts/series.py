@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
@@ -109,8 +109,8 @@ def _rows(reader: ResultsReader, wanted: MetricWatched, named: bool) -> Iterator
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
     if wanted.items or (named and not found):
-        asked = Chosen(plan=wanted.plan, metric=wanted.metric, items=wanted.items)
-        asked = asked if found else replace(asked, kind=wanted.kinds[0])
+        lost = None if found else wanted.kinds[0]
+        asked = Chosen(plan=wanted.plan, metric=wanted.metric, kind=lost, items=wanted.items)
         reader.check_known(VIEW_ESTIMATES, asked)
 
 

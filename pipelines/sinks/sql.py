@@ -265,14 +265,14 @@ def _mapped(failed: str) -> Iterator[None]:
     try:
         yield
     except exc.SQLAlchemyError as error:
+        cause = getattr(error, "orig", None)
+        code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
+        # A table that is gone, 42P01 in PostgreSQL, is made again before the next try.
+        gone = code == "42P01" or "no such table" in str(cause)
         # SQLite calls it an OperationalError, too, if a column is missing or a table is another.
-        code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
-        passes = isinstance(error, _PASSING) and code != sqlite3.SQLITE_ERROR
-        text = first_line(error)
-        # A table that is gone is made again before the next try.
-        passes |= "no such table" in text or "UndefinedTable" in text
+        passes = gone or (isinstance(error, _PASSING) and code != "SQLITE_ERROR")
         raised = SinkError if passes else AggregationError
-        raise raised(f"{failed}: {text}") from error
+        raise raised(f"{failed}: {first_line(error)}") from error
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:

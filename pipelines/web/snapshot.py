@@ -102,15 +102,15 @@ class ResultsSnapshot:
         return [row for row in found if (row.key, row.kind) in wanted]
 
     #: How many reports count, in all windows of all metrics.
-    reports = _read_once(lambda reader: reader.reports())
+    reports = _read_once(ResultsReader.reports)
     #: The state of the results and of their jobs, by collector.
-    health = _read_once(lambda reader: reader.health())
+    health = _read_once(ResultsReader.health)
     #: The audit of every budget period, oldest first.
-    budgets = _read_once(lambda reader: reader.budgets())
+    budgets = _read_once(ResultsReader.budgets)
     #: Rejected reports by reason.
-    rejections = _read_once(lambda reader: reader.rejections())
+    rejections = _read_once(ResultsReader.rejections)
     #: How the arms of experiments differ over all their windows.
-    effects = _read_once(lambda reader: reader.effects())
+    effects = _read_once(ResultsReader.effects)
 
     def _windows_of(self, key: MetricKey) -> list[Window]:
         if key not in self.newest:

@@ -63,3 +63,4 @@ def test_prometheus_is_told_the_same_under_labels_of_the_plan_alone(client, tmp_
     assert 'sotto_client_lapsed_total{reason="late"} 0.0' in said
     client.close()
     assert "sotto_client_unreadable_stores 1.0" in generate_latest(registry).decode()
+    assert b'sotto_client_lapsed_total{reason="late"} 0.0' in generate_latest(ClientCollector())
