@@ -233,10 +233,12 @@ def test_strings_without_a_candidate_are_a_share_that_there_can_be(
     assert told in Html(page(snapshot_of(url), METRIC, name="page")).text
 
 
-def test_every_kind_has_a_sentence():
-    meaning = rendering.environment().get_template("words.html.j2").module.meaning
+def test_every_kind_has_a_sentence_and_intervals_have_one_together():
+    words = rendering.environment().get_template("words.html.j2").module
     kinds = "beyond reached share group mean missing quantile cdf bit string unexplained"
-    assert all("<p>" in meaning(kind) for kind in [*kinds.split(), "false_names", "conversion"])
+    assert all("<p>" in words.meaning(k) for k in [*kinds.split(), "false_names", "conversion"])
+    assert words.meanings(kinds.split()).count("The interval of 95 %") == 1
+    assert "The interval of 95 %" not in words.meanings(["quantile", "cdf"])
 
 
 def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
