@@ -329,7 +329,7 @@ def _ladder_problems(metric: CompiledMetric, period: int) -> list[str]:
             problems.append(f", level {number}: epsilon {amount(level.epsilon)} must be above 0")
         if not 0 <= level.after <= MAX_DURATION:
             problems.append(
-                f", level {number}: after {duration_text(level.after)} must be in [0ms, 36525d]"
+                f", level {number}: after {duration_text(level.after)} must be in [0d, 36525d]"
             )
     for number, (weak, strong) in enumerate(pairwise(ladder), start=1):
         if not strong.epsilon > weak.epsilon:

@@ -238,7 +238,7 @@ def _compared(chosen: Mapping[str, Parameter], other: Mapping[str, Parameter], a
         # The checks say what is wrong with the ladder.
         return ""
     part = 100 * (math.sqrt(variances[0] / variances[1]) - 1)
-    return f"; worst-case error of the mean {part:+.1f} % beside {other['name']}"
+    return f"; worst-case error of the mean of many reports {part:+.1f} % beside {other['name']}"
 
 
 def choose_vector(asked: Asked) -> Choice:

@@ -35,13 +35,10 @@ def duration_text(milliseconds: int) -> str:
     """Return a duration in the largest unit of which it is a whole number.
 
     >>> duration_text(2419200000), duration_text(0), duration_text(5400000)
-    ('28d', '0ms', '90m')
+    ('28d', '0d', '90m')
     """
-    if milliseconds:
-        for unit, length in UNITS.items():
-            if milliseconds % length == 0:
-                return f"{milliseconds // length}{unit}"
-    return f"{milliseconds}ms"
+    unit, length = next(each for each in UNITS.items() if milliseconds % each[1] == 0)
+    return f"{milliseconds // length}{unit}"
 
 
 def parse_time(value: object) -> int:

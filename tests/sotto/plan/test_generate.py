@@ -214,7 +214,7 @@ def test_a_class_says_when_reports_are_sent(folder: Path) -> None:
     text = " ".join(Path(made(folder)).read_text("utf-8").split())
     assert "at epsilon 0.5 at once; 1.0 after 1 day. That costs at most" in text
     assert "in each 7 days with new randomness, at epsilon 1.0 at once. That costs" in text
-    assert "0ms" not in text
+    assert " 0d" not in text
 
 
 def test_a_class_says_what_a_metric_is_and_what_for(folder: Path) -> None:
