@@ -47,10 +47,10 @@ class UnrelatedLevelsError(ParameterError):
     __module__ = "sotto.errors"
 
 
-def check_epsilon(epsilon: float | Fraction, most: int = 1000, name: str = "epsilon") -> None:
-    """Refuse an epsilon outside (0, ``most``]."""
-    if not 0 < epsilon <= most:
-        raise ParameterError(f"{name} must lie in (0, {most}], not {epsilon}")
+def check_positive(value: float | Fraction, most: int = 1000, name: str = "epsilon") -> None:
+    """Refuse a parameter, mostly an epsilon, outside (0, ``most``]."""
+    if not 0 < value <= most:
+        raise ParameterError(f"{name} must lie in (0, {most}], not {value}")
 
 
 def check_at_least(name: str, value: float, least: int) -> None:

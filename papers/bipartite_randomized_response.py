@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
-from mechanisms.errors import check_at_least, check_epsilon
+from mechanisms.errors import check_at_least, check_positive
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
 from mechanisms.ordinal.sizes import end_size, equidistant_size, exp_less, middle_floor
@@ -76,7 +76,7 @@ def equidistant(points: int) -> Loss:
 
 def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
     """Return how many candidates a single value, with these losses, would favour (Algorithm 1)."""
-    check_epsilon(epsilon)
+    check_positive(epsilon)
     ordered = sorted(Fraction(loss) for loss in losses)
     sums = [Fraction(0), *accumulate(ordered)]
     size = len(ordered)
@@ -222,7 +222,7 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
     S = mE + N − m, which is exact for randomized response (m = 1) and for any m = ``size``
     candidates that are the same at both levels.
     """
-    check_epsilon(strong, name="strong")
+    check_positive(strong, name="strong")
     wholes = [size + (points - size) * math.exp(-epsilon) for epsilon in (weak, strong)]
     return wholes[1] / wholes[0] * (math.expm1(-weak) / math.expm1(-strong))
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bools, Bytes, Floats
 from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import check_at_least, check_epsilon
+from mechanisms.errors import check_at_least, check_positive
 from mechanisms.randomness import Source
 
 
@@ -78,7 +78,7 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
     α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1, with r features of l bits and
     a nominal ε in (0, 700].
     """
-    check_epsilon(epsilon, 700)
+    check_positive(epsilon, 700)
     check_at_least("features", features, 1)
     check_at_least("bits", bits, 1)
     top = 2 * epsilon * (bits - 1) / bits

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import ParameterError, check_epsilon
+from mechanisms.errors import ParameterError, check_positive
 from mechanisms.estimators.variance import bit_means, share_variance
 from mechanisms.randomness import Source
 from papers.gradual_release.comparison import MAX_EPSILON, bit_noise
@@ -49,7 +49,7 @@ class FloatMechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon, MAX_EPSILON)
+        check_positive(self.epsilon, MAX_EPSILON)
 
     @property
     def certified_epsilon(self) -> float:

@@ -12,7 +12,7 @@ from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
 from mechanisms.chains.supporting import support_thresholds
 from mechanisms.chains.symbols import MAX_SYMBOLS
-from mechanisms.errors import ParameterError, check_epsilon, check_int
+from mechanisms.errors import ParameterError, check_int, check_positive
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise, odds
@@ -174,7 +174,7 @@ class HadamardResponse(FrequencyOracle):
 def best_blocks(epsilon: float, domain_size: int) -> int:
     """Return the number of blocks of least variance for a rare category."""
     check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
-    check_epsilon(epsilon)
+    check_positive(epsilon)
     powers = [1 << i for i in range(domain_size.bit_length())]
     return min(powers, key=lambda blocks: response_variance(epsilon, blocks))
 

@@ -18,7 +18,7 @@ from mechanisms.arrays import Any, Floats, Ints, Words, np
 from mechanisms.base import ChainCoins, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
-from mechanisms.errors import ParameterError, check_at_least, check_epsilon, check_int
+from mechanisms.errors import ParameterError, check_at_least, check_int, check_positive
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise, odds
@@ -199,7 +199,7 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
     [2, 3, 7, 53]
     """
     check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
-    check_epsilon(epsilon)
+    check_positive(epsilon)
     # A table of one digit has g**2 cells.
     primes = [g for g in range(2, int(MAX_CELLS**0.5)) if is_prime(g)]
     allowed = [g for g in primes if g ** (digits(domain_size, g) + 1) <= MAX_CELLS]

@@ -12,7 +12,7 @@ from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.subsets import SubsetChain
 from mechanisms.chains.supporting import support_thresholds
-from mechanisms.errors import ParameterError, check_epsilon, check_int
+from mechanisms.errors import ParameterError, check_int, check_positive
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 
@@ -92,7 +92,7 @@ class SubsetSelection(FrequencyOracle):
 def best_subset_size(epsilon: float, domain_size: int) -> int:
     """Return the subset size of least variance summed over categories (Ye, Barg, section III)."""
     _check_size(domain_size)
-    check_epsilon(epsilon)
+    check_positive(epsilon)
     gain = expm1(min(epsilon, 300.0))
     ideal = domain_size / (gain + 2)
     nearby = {min(max(int(ideal) + step, 1), domain_size // 2) for step in (-1, 0, 1, 2)}

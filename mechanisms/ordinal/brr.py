@@ -12,7 +12,7 @@ from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
 from mechanisms.chains.thresholds import MAX_SYMBOLS
-from mechanisms.errors import ParameterError, check_epsilon
+from mechanisms.errors import ParameterError, check_positive
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
@@ -167,7 +167,7 @@ def equidistant_windows(points: int, size: int) -> Windows:
 
 def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]:
     """Return the probability of a favoured candidate and that of another (Equation 7)."""
-    check_epsilon(epsilon, LARGEST)
+    check_positive(epsilon, LARGEST)
     _check_size(points, size)
     rest = math.exp(-epsilon)
     whole = size + (points - size) * rest

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from mechanisms.errors import check_at_least, check_epsilon
+from mechanisms.errors import check_at_least, check_positive
 from mechanisms.exact import exp_bounds, log_ratio
 
 #: Epsilons of formulas lie in (0, 700].
@@ -53,7 +53,7 @@ def equidistant_size(points: int, epsilon: float | Fraction) -> int:
 
 def _check(points: int, epsilon: float | Fraction) -> None:
     check_at_least("points", points, 2)
-    check_epsilon(epsilon, LARGEST)
+    check_positive(epsilon, LARGEST)
 
 
 def end_size(points: int, epsilon: float | Fraction) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mechanisms.arrays import np
 from mechanisms.base import Mechanism
-from mechanisms.errors import check_epsilon, check_int
+from mechanisms.errors import check_int, check_positive
 from mechanisms.planner.targets import Assumed, Precision
 
 #: So many reports are enough for a ratio to vary as if there were any number of them.
@@ -66,7 +66,7 @@ def retention(mechanism: Mechanism, level: int, share: float, *, panel: int = 1)
     >>> [round(retention(ages, 0, 0.1).width(n) / 2, 3) for n in (10**4, 10**5, 10**6)]
     [0.163, 0.052, 0.016]
     """
-    check_epsilon(share, 1, "share")
+    check_positive(share, 1, "share")
     turns = 1 - 1 / panel
     spread = sum(
         precision(mechanism, level, Assumed(share=each)).variance(1) / each**2 + turns / each
@@ -91,7 +91,7 @@ def conversion(mechanism: Mechanism, level: int, share: float) -> Precision:
     from mechanisms.estimators.ratios import conversions
 
     check_int("level", level, 0, mechanism.levels - 1)
-    check_epsilon(share, 1, "share")
+    check_positive(share, 1, "share")
     known: Any = mechanism
     variances = []
     for step in range(min(2, known.domain_size - 1), known.domain_size):

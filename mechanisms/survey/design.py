@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from mechanisms.channel import Channel
-from mechanisms.errors import ParameterError, check_epsilon, check_probability, check_share
+from mechanisms.errors import ParameterError, check_positive, check_probability, check_share
 from mechanisms.exact import ceil_fraction, exp_bounds, log_ratio
 from mechanisms.frozen import NamedTuple, frozen
 
@@ -235,7 +235,7 @@ def yes_share(value: Number) -> Fraction:
 def odds(epsilon: Number) -> Fraction:
     """Return e^epsilon to 49 digits, never more than it, after a check."""
     exact = rational(epsilon, "epsilon")
-    check_epsilon(epsilon)
+    check_positive(epsilon)
     return exp_bounds(exact)[0]
 
 

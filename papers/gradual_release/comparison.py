@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import exp, expm1, log1p
 from typing import NamedTuple
 
-from mechanisms.errors import check_at_least, check_epsilon
+from mechanisms.errors import check_at_least, check_positive
 from mechanisms.vector.optimum import answer_noise
 
 #: The largest epsilon of the closed forms.
@@ -23,7 +23,7 @@ MAX_EPSILON = 700
 
 def bit_noise(epsilon: float) -> float:
     """Return e^ε/(e^ε − 1)², the variance of one debiased binary response."""
-    check_epsilon(epsilon, MAX_EPSILON)
+    check_positive(epsilon, MAX_EPSILON)
     return answer_noise(epsilon)
 
 
@@ -33,8 +33,8 @@ def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> flo
     Epsilons of the permanent response and of one sample lie in (0, 700]; the result increases with
     ``samples`` towards ``permanent``, which it never reaches.
     """
-    check_epsilon(permanent, MAX_EPSILON, "permanent")
-    check_epsilon(sample, MAX_EPSILON, "sample")
+    check_positive(permanent, MAX_EPSILON, "permanent")
+    check_positive(sample, MAX_EPSILON, "sample")
     check_at_least("samples", samples, 1)
     low, high = sorted((permanent, samples * sample))
     return log1p(expm1(low) * -expm1(-high) / (1 + exp(low - high)))

@@ -19,7 +19,7 @@ from fractions import Fraction
 from math import exp, expm1, fsum, nan
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least, check_epsilon
+from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_at_least, check_positive
 from mechanisms.noise import odds
 from papers.gradual_release.comparison import bit_noise
 
@@ -96,7 +96,7 @@ def chain_log_ratio(
 
     The last report alone decides; the ratio is finite even where both probabilities underflow.
     """
-    check_epsilon(epsilons[-1], 700)
+    check_positive(epsilons[-1], 700)
     return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
 
 
