@@ -157,5 +157,5 @@ def _words(found: FoundTopic) -> list[str]:
     retention = int(found.settings["retention.ms"])
     day, hour = retention % UNITS["d"], retention % UNITS["h"]
     parts = filter(None, (retention - day, day - hour, hour))
-    stays = "for ever" if retention < 0 else " ".join(map(duration_text, parts)) or "0ms"
+    stays = "for ever" if retention < 0 else " ".join(map(duration_text, parts)) or duration_text(0)
     return [f"partitions {found.partitions}, replicas {found.replicas}, records stay {stays}"]

@@ -101,14 +101,14 @@ def test_the_band_of_forged_reports_is_behind_that_of_the_noise(plain, under, ba
     assert ("if up to 10 % of the reports are forged" in shown) is (bands == 2)
 
 
-def test_each_segment_is_a_panel_of_one_scale(plain):
+def test_each_segment_is_a_panel_of_one_scale_with_name_and_numbers_at_both_ends(plain):
     rows = course(plain, "segment=os")
     assert {row["figure"] for row in rows} == {"os=linux: light", "os=<b>: light"}
     drawn = ask(plain, f"{THEME}/charts/course-1.svg?segment=os").text
     ticks = Counter(re.findall(r">(-?[\d.]+) %<", drawn))
     assert len(ticks) > 1
-    # Both panels have the numbers at both ends.
     assert set(ticks.values()) == {4}
+    assert drawn.count(">os=linux: light<") == 2
 
 
 def test_a_range_limits_the_chart_and_what_it_is_compared_with_widens_it(plain):
